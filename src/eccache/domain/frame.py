@@ -1,0 +1,98 @@
+"""Frames on their way into a store.
+
+A frame yields its pieces in the order in which they should reach the medium: the payload first,
+hashed piece by piece while it is still in the processor's cache, and the header block last. A store
+writes each piece at its offset and knows nothing of digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+import xxhash
+
+from eccache.domain.entry_format import bounded_block_nbytes, header_block, seal
+from eccache.domain.entry_ref import EntryRef
+from eccache.domain.tensor_spec import TensorSpec
+
+PIECE_NBYTES: Final = 2 << 20
+
+
+class Frame(Protocol):
+    """The bytes of one entry, whole and in format 1."""
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the whole frame in bytes."""
+        ...
+
+    def pieces(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield `(offset, bytes)` for every byte of the frame once, the header block last.
+
+        May be called again, e.g. for a second store.
+        """
+        ...
+
+
+class FreshFrame:
+    """The frame of a tensor that is being stored; its digest is computed as the pieces go by.
+
+    Args:
+        ref: name and identity.
+        spec: element type and shape.
+        payload: the tensor's bytes, row-major, 1-D bytes of length `spec.nbytes`. They must not change
+            until the pieces have been consumed.
+        fields: optional header fields.
+
+    Raises:
+        ValueError: the payload's length is not the spec's, or the header would be too long.
+    """
+
+    def __init__(
+        self, ref: EntryRef, spec: TensorSpec, payload: memoryview, fields: Mapping[str, str]
+    ) -> None:
+        if payload.nbytes != spec.nbytes:
+            msg = f"a payload of {payload.nbytes} bytes for a tensor of {spec.nbytes}"
+            raise ValueError(msg)
+        self._block = header_block(ref, spec, fields)
+        self._payload = payload
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the whole frame in bytes."""
+        return len(self._block) + self._payload.nbytes
+
+    def pieces(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield the payload in pieces of 2 MiB, then the header block with the digest of what was yielded."""
+        block = bytearray(self._block)
+        digest = xxhash.xxh3_128(block)
+        for start in range(0, self._payload.nbytes, PIECE_NBYTES):
+            piece = self._payload[start : start + PIECE_NBYTES]
+            digest.update(piece)
+            yield len(block) + start, piece
+        seal(block, digest.hexdigest())
+        yield 0, memoryview(block)
+
+
+class SealedFrame:
+    """A frame that already exists as bytes, e.g. fetched from another store.
+
+    Args:
+        buffer: the whole frame, verified by whoever made this.
+    """
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the whole frame in bytes."""
+        return self._buffer.nbytes
+
+    def pieces(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield the payload in pieces, then the header block as it stands."""
+        block_nbytes = bounded_block_nbytes(self._buffer[:8], self._buffer.nbytes)
+        for start in range(block_nbytes, self._buffer.nbytes, PIECE_NBYTES):
+            yield start, self._buffer[start : start + PIECE_NBYTES]
+        yield 0, self._buffer[:block_nbytes]

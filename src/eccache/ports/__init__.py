@@ -1,0 +1,1 @@
+"""What eccache needs from the outside, and what it offers to it: protocols only."""
