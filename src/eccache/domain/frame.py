@@ -12,7 +12,12 @@ from typing import Final, Protocol
 
 import xxhash
 
-from eccache.domain.entry_format import bounded_block_nbytes, header_block, seal
+from eccache.domain.entry_format import (
+    bounded_block_nbytes,
+    header_block,
+    parse_header,
+    seal,
+)
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.tensor_spec import TensorSpec
 
@@ -25,6 +30,11 @@ class Frame(Protocol):
     @property
     def nbytes(self) -> int:
         """Length of the whole frame in bytes."""
+        ...
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Element type and shape of the payload."""
         ...
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
@@ -55,6 +65,7 @@ class FreshFrame:
         if payload.nbytes != spec.nbytes:
             msg = f"a payload of {payload.nbytes} bytes for a tensor of {spec.nbytes}"
             raise ValueError(msg)
+        self.spec = spec
         self._block = header_block(ref, spec, fields)
         self._payload = payload
 
@@ -80,9 +91,15 @@ class SealedFrame:
 
     Args:
         buffer: the whole frame, verified by whoever made this.
+
+    Raises:
+        FrameError: it is no frame.
     """
 
     def __init__(self, buffer: memoryview) -> None:
+        block_nbytes = bounded_block_nbytes(buffer[:8], buffer.nbytes)
+        self.spec = parse_header(buffer[:block_nbytes], buffer.nbytes).spec
+        self._block_nbytes = block_nbytes
         self._buffer = buffer
 
     @property
@@ -92,7 +109,6 @@ class SealedFrame:
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """Yield the payload in pieces, then the header block as it stands."""
-        block_nbytes = bounded_block_nbytes(self._buffer[:8], self._buffer.nbytes)
-        for start in range(block_nbytes, self._buffer.nbytes, PIECE_NBYTES):
+        for start in range(self._block_nbytes, self._buffer.nbytes, PIECE_NBYTES):
             yield start, self._buffer[start : start + PIECE_NBYTES]
-        yield 0, self._buffer[:block_nbytes]
+        yield 0, self._buffer[: self._block_nbytes]
