@@ -1,0 +1,1 @@
+"""Real processes killed, real files damaged, real limits reached."""

@@ -1,0 +1,1 @@
+"""Files and keys of each format version that was ever released."""

@@ -1,0 +1,1 @@
+"""The CUDA path; skipped where no CUDA device is."""
