@@ -61,8 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Count a skipped test as failed: what isn't installed isn't tested, and nobody would see it."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count a skipped test as failed: what isn't installed isn't tested, and nobody sees it."""
     report = yield
     _refuse_skip(report, item.path)
     return report
