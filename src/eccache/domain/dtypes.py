@@ -77,3 +77,8 @@ def find_dtype(name: object) -> DType:
         msg = f"unknown dtype {text[:80]!r}; known are {', '.join(sorted(DTYPES))}"
         raise ValueError(msg)
     return found
+
+
+def canonical_dtype(name: object) -> str:
+    """Return torch's name of the dtype that *name* means; see `find_dtype`."""
+    return find_dtype(name).name

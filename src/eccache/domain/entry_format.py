@@ -2,7 +2,7 @@
 
 ```
 offset 0      8 bytes    header length N, unsigned little-endian; 8 + N is a multiple of 4096
-offset 8      N bytes    JSON, padded with spaces: {"__metadata__": {"digest": ..., ...}, "encoder_output": {...}}
+offset 8      N bytes    JSON, padded with spaces: {"__metadata__": {...}, "encoder_output": {...}}
 offset 8+N    payload    the tensor's bytes, row-major, little-endian
 ```
 
@@ -213,35 +213,35 @@ def parse_header(block: Buffer, frame_nbytes: int) -> EntryHeader:
     try:
         document = json.loads(bytes(block[_LENGTH_NBYTES:]), object_pairs_hook=_once_each)
         metadata = document["__metadata__"]
-        version = metadata["format"]
-        if version != str(FORMAT_VERSION):
-            raise FrameError(FrameFault.VERSION, f"format {str(version)[:20]}")
-        if not all(isinstance(value, str) for value in metadata.values()):
-            msg = "a metadata value is no string"
-            raise ValueError(msg)
-        shape_text = metadata["shape"]
-        spec = TensorSpec(
-            metadata["dtype"], [int(dim) for dim in shape_text.split(",") if shape_text]
-        )
-        if document != {"__metadata__": metadata, TENSOR_NAME: _tensor_entry(spec)}:
-            msg = "the tensor's entry and the metadata disagree"
-            raise ValueError(msg)
-        header = EntryHeader(
-            namespace=metadata["namespace"],
-            key_name=metadata["key"],
-            mm_digest=metadata["mm_digest"],
-            excerpt=metadata["mm_hash"],
-            spec=spec,
-            fields=MappingProxyType({k: v for k, v in metadata.items() if k not in _REQUIRED}),
-            block_nbytes=len(block),
-        )
+        header = _header_of(metadata, len(block))
+        whole = document == {"__metadata__": metadata, TENSOR_NAME: _tensor_entry(header.spec)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FrameError(FrameFault.MALFORMED, str(error)[:200]) from error
-    if header.block_nbytes + spec.nbytes != frame_nbytes:
-        raise FrameError(
-            FrameFault.MALFORMED, f"{frame_nbytes} bytes for a payload of {spec.nbytes}"
-        )
+    if not whole:
+        raise FrameError(FrameFault.MALFORMED, "the tensor's entry and the metadata disagree")
+    if header.block_nbytes + header.spec.nbytes != frame_nbytes:
+        detail = f"{frame_nbytes} bytes for a payload of {header.spec.nbytes}"
+        raise FrameError(FrameFault.MALFORMED, detail)
     return header
+
+
+def _header_of(metadata: dict[str, Any], block_nbytes: int) -> EntryHeader:
+    version = metadata["format"]
+    if version != str(FORMAT_VERSION):
+        raise FrameError(FrameFault.VERSION, f"format {str(version)[:20]}")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        msg = "a metadata value is no string"
+        raise ValueError(msg)
+    shape = [int(dim) for dim in metadata["shape"].split(",") if dim]
+    return EntryHeader(
+        namespace=metadata["namespace"],
+        key_name=metadata["key"],
+        mm_digest=metadata["mm_digest"],
+        excerpt=metadata["mm_hash"],
+        spec=TensorSpec(metadata["dtype"], shape),
+        fields=MappingProxyType({k: v for k, v in metadata.items() if k not in _REQUIRED}),
+        block_nbytes=block_nbytes,
+    )
 
 
 def check_identity(header: EntryHeader, ref: EntryRef) -> None:

@@ -52,7 +52,7 @@ class KeyFormatError(ECCacheError, ValueError):
     code = "ECC-KEY"
 
 
-class StoreFault(ECCacheError):
+class StoreFault(ECCacheError):  # noqa: N818 - a fault is what costs a miss, an error what a caller sees
     """A store could not do what it was asked to."""
 
     code = "ECC-STORE"

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from eccache.domain.dtypes import find_dtype
+from eccache.domain.dtypes import canonical_dtype, find_dtype
 from eccache.domain.errors import KeyFormatError
 
 _HEX = re.compile(r"0|[1-9a-f][0-9a-f]{0,15}")
@@ -67,7 +67,7 @@ class EntryKey:
 
     model_name: str = attrs.field(validator=[attrs.validators.instance_of(str), _valid_model_name])
     chunk_hash: int = attrs.field(validator=[attrs.validators.ge(0), attrs.validators.lt(2**64)])
-    dtype: str = attrs.field(converter=lambda name: find_dtype(name).name)
+    dtype: str = attrs.field(converter=canonical_dtype)
 
     @classmethod
     def for_mm_hash(cls, model: str, mm_hash: str, dtype: object) -> Self:

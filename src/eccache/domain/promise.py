@@ -1,10 +1,10 @@
-"""The states of a promise: what the scheduler's side knows of one item.
+r"""The states of a promise: what the scheduler's side knows of one item.
 
 ```
             submit                verified             taken by a step         all ranks acked
   (none) ----------> PENDING ----------------> READY ------------------> LOADING ------------> (none)
-                        |  \\  miss, fault,       |  request finished,
-                        |   \\ deadline           |  age, budget
+                        |  \  miss, fault,       |  request finished,
+                        |   \ deadline           |  age, budget
                         |    +------> (none)     +--------> (none), copy closed
                         |  request finished
                         +----------> ABANDONED: the look-up's thread closes the copy when it is done

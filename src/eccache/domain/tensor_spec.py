@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from eccache.domain.dtypes import DTYPES, find_dtype
+from eccache.domain.dtypes import DTYPES, canonical_dtype
 
 MAX_RANK = 8
 MAX_NBYTES = 1 << 46
@@ -41,7 +41,7 @@ class TensorSpec:
         ValueError: unknown dtype, bad dimension, or more than `MAX_NBYTES` bytes.
     """
 
-    dtype: str = attrs.field(converter=lambda name: find_dtype(name).name)
+    dtype: str = attrs.field(converter=canonical_dtype)
     shape: tuple[int, ...] = attrs.field(converter=_as_tuple, validator=_valid_shape)
 
     def __attrs_post_init__(self) -> None:

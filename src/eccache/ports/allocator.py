@@ -14,8 +14,8 @@ class HostBuffer(Protocol):
         ...
 
     @property
-    def memory(self) -> memoryview | None:
-        """Writable 1-D bytes of length `nbytes`; None where only budget was asked for."""
+    def memory(self) -> memoryview:
+        """Writable 1-D bytes of length `nbytes`; empty where only budget was asked for."""
         ...
 
     def release(self) -> None:

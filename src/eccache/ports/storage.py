@@ -120,7 +120,8 @@ class EntryStore(Protocol):
         """Store *frame* under *ref*'s name: visible whole or not at all, to everyone at once.
 
         A frame that is there already, is *ref*'s and has the same `spec` is kept (`ALREADY_PRESENT`);
-        one that is damaged, another's or of another shape is replaced. The frame's bytes are no longer needed when this returns.
+        one that is damaged, another's or of another shape is replaced. The frame's bytes are no
+        longer needed when this returns.
 
         Raises:
             StoreFault: it could not be stored; then nothing is visible and nothing is left behind.

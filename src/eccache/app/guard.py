@@ -1,0 +1,36 @@
+"""The one place where a fault becomes a miss.
+
+Used at the root of each thread and at the boundary with a host framework. Nowhere else is an
+unexpected exception caught.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from eccache.ports.telemetry import Level, Telemetry
+
+R = TypeVar("R")
+
+
+def guarded(telemetry: Telemetry, where: str, function: Callable[[], R], otherwise: R) -> R:
+    """Return what *function* returns; if it raises, count and report the fault and return *otherwise*.
+
+    Args:
+        telemetry: counts `faults` (reason *where*) and reports the event `<where>.fault.absorbed`.
+        where: names the boundary, e.g. `"writer"`.
+        function: what to do.
+        otherwise: what a fault amounts to.
+    """
+    try:
+        return function()
+    except Exception as error:  # noqa: BLE001 - the guard itself
+        telemetry.count("faults", reason=where)
+        telemetry.event(
+            Level.WARNING,
+            f"{where}.fault.absorbed",
+            error=type(error).__name__,
+            cause=str(error)[:500],
+        )
+        return otherwise
