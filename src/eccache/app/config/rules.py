@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from eccache.app.config.redaction import for_people
 from eccache.domain.errors import ConfigError
 
 Rule = Callable[[Any, Any, Any], None]
@@ -22,7 +23,7 @@ _SHOWN_CHARACTERS = 80
 
 def refusal(name: str, value: object, why: str, remedy: str) -> ConfigError:
     """Return the error that says that *value* can't be *name*."""
-    shown = repr(value)
+    shown = for_people(name, repr(value))
     if len(shown) > _SHOWN_CHARACTERS:
         shown = shown[:_SHOWN_CHARACTERS] + "..."
     return ConfigError(f"{name}: {shown} {why}.", remedy=remedy)
