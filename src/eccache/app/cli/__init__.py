@@ -1,0 +1,5 @@
+"""The `eccache` command."""
+
+from eccache.app.cli.group import main
+
+__all__ = ["main"]
