@@ -3,8 +3,12 @@
 A kind of test is its folder under `tests/`. Quick kinds run first, so that a mistake shows early.
 """
 
+import importlib
 import os
+import sys
 from collections.abc import Generator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import hypothesis
@@ -37,6 +41,26 @@ hypothesis.settings.register_profile(
     "nightly", max_examples=5_000, stateful_step_count=200, deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+class CureTorchvisionFirst(MetaPathFinder):
+    """Finds nothing; sees the first import that needs torchvision pass by, and cures it.
+
+    Its wheel does not load beside a CPU build of torch. Finding out takes seconds, which most runs
+    of the fast tests don't need to spend.
+    """
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Leave the finding to the others."""
+        if name in {"torchvision", "transformers", "vllm"}:
+            sys.meta_path.remove(self)
+            shim = importlib.import_module("eccache.app.demo.torch_shim")
+            os.environ[shim.BROKEN_PACKAGES] = ",".join(shim.broken_packages())
+            importlib.import_module("eccache.app.demo.torch_shim.sitecustomize")
+        return None
+
+
+sys.meta_path.insert(0, CureTorchvisionFirst())
 
 
 def kind_of(path: Path) -> str:

@@ -22,6 +22,7 @@ INWARD = "Imports point inward: app, adapters, ports, domain"
 NO_FRAMEWORK = "Domain and ports know no framework"
 STRANGERS = "Adapters are strangers to each other"
 COMPOSITION_ROOT = "Only the composition root and host entry points name concrete adapters"
+GENERIC_ENGINE = "Engine and ledger know no framework"
 NO_TESTING = "Production code never imports eccache.testing"
 NO_TEST_FRAMEWORK = "Production code needs no test framework"
 
@@ -106,6 +107,12 @@ VIOLATIONS = {
         COMPOSITION_ROOT,
         {"testing/planted.py": "import eccache.adapters.planted", "adapters/planted.py": ""},
     ),
+    **{
+        f"app-imports-{framework}": Violation(
+            GENERIC_ENGINE, {"app/planted.py": f"import {framework}"}
+        )
+        for framework in ("torch", "vllm", "lmcache", "transformers", "numpy")
+    },
     **{
         f"{layer}-imports-testing": Violation(
             NO_TESTING,
@@ -222,13 +229,13 @@ def test_every_contract_has_a_violation() -> None:
 
 
 @pytest.mark.parametrize("module", ["app/bootstrap.py", "app/vllm.py", "app/vllm/planted.py"])
-def test_the_composition_root_may_name_adapters(copy: Path, module: str) -> None:
-    """The composition root and the host entry points are the places where adapters are named."""
+def test_the_composition_root_may_name_adapters_and_frameworks(copy: Path, module: str) -> None:
+    """The composition root and the host entry points are where concrete things are named."""
     plant(
         copy,
         {
             str(Path(module).parent / "__init__.py"): "",
-            module: "import eccache.adapters.planted",
+            module: "import torch, vllm, eccache.adapters.planted",
             "adapters/planted.py": "",
         },
     )
