@@ -1,0 +1,1 @@
+"""Tests of the engine, the ledger and what they are made of."""

@@ -1,0 +1,1 @@
+"""Tests of torch as the host framework."""
