@@ -54,7 +54,7 @@ class CacheConfig:
         "Share of the file system that is left free, whatever `max_local_disk_size` says.",
         rules.number(at_least=0, below=1),
         default=0.05,
-        unit="1",
+        unit="ratio",
     )
     durability: Literal["process", "power"] = setting(
         "What a stored entry survives: the end of the process, or (`power`) a power cut too.",

@@ -38,14 +38,14 @@ def absolute_directory(value: object) -> str | None:
     path = path.strip()
     if not path:
         return None
-    if "\0" in path:
-        raise refusal(_NAME, value, "has a NUL character", f"write a path such as {_EXAMPLE}.")
     if len(split_paths(path)) > 1:
         raise refusal(
             _NAME, value, "names several directories", "name one; eccache has one root a host."
         )
     if _SCHEME.match(path):
         path = _path_of_url(path)
+    if "\0" in path:
+        raise refusal(_NAME, value, "has a NUL character", f"write a path such as {_EXAMPLE}.")
     expanded = os.path.expanduser(path)  # noqa: PTH111 - pathlib raises RuntimeError for an unknown user
     if expanded.startswith("~"):
         raise refusal(_NAME, value, "names an unknown user's home", "write the path out.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -11,19 +10,17 @@ from typing import Any
 import attrs
 
 from eccache.app.config.cache_config import CacheConfig
-from eccache.app.config.disk_path import split_paths
+from eccache.app.config.lmcache_form import as_eccache_takes_it
 from eccache.app.config.lmcache_keys import KV_KEYS, TIER_KEYS
+from eccache.app.config.names import FIELDS, LMCACHE_MAP, nearest_setting
 from eccache.app.config.redaction import for_people
 from eccache.app.config.report import Report, log_report
-from eccache.app.config.sources import Given, read_sources
+from eccache.app.config.sources import Reader, read_sources
 from eccache.app.config.values import BadSettingsError, as_mapping, structure
 from eccache.domain.errors import ConfigError
 
 DEFAULT = "default"
 """The source of a value that nobody configured."""
-
-_FIELDS = frozenset(field.name for field in attrs.fields(CacheConfig))
-_MAP = "lmcache"
 
 
 @attrs.frozen
@@ -42,13 +39,13 @@ class LoadedConfig:
     def rows(self) -> list[tuple[str, str, str]]:
         """Return `(name, value, source)` of every setting for people to read; secrets are hidden."""
         values: dict[str, Any] = {
-            name: getattr(self.config, name) for name in self.sources if name in _FIELDS
+            name: getattr(self.config, name) for name in self.sources if name in FIELDS
         }
-        values |= {f"{_MAP}.{key}": value for key, value in self.config.lmcache.items()}
+        values |= {f"{LMCACHE_MAP}.{key}": value for key, value in self.config.lmcache.items()}
         return [
             (name, for_people(name, value), self.sources[name])
             for name, value in values.items()
-            if name != _MAP
+            if name != LMCACHE_MAP
         ]
 
 
@@ -97,73 +94,24 @@ def load_config_with_sources(
     passed: dict[str, object] = {}
     sources = dict.fromkeys((field.name for field in attrs.fields(CacheConfig)), DEFAULT)
     for item in given:
-        taken = _adapted(item, report) if item.is_shared else item
+        taken = item if item.reader is Reader.ECCACHE_ALONE else as_eccache_takes_it(item, report)
         if taken is None:
             continue
-        value = as_mapping(taken.value) if taken.key == _MAP else taken.value
+        value = as_mapping(taken.value) if taken.key == LMCACHE_MAP else taken.value
         if taken.key in TIER_KEYS:
             passed[taken.key] = value
-            sources[f"{_MAP}.{taken.key}"] = taken.source
-        elif taken.key == _MAP and isinstance(value, Mapping):
+            sources[f"{LMCACHE_MAP}.{taken.key}"] = taken.source
+        elif taken.key == LMCACHE_MAP and isinstance(value, Mapping):
             passed |= value
-            sources |= {f"{_MAP}.{key}": taken.source for key in value}
+            sources |= {f"{LMCACHE_MAP}.{key}": taken.source for key in value}
         else:
             values[taken.key] = value
             sources[taken.key] = taken.source
     try:
-        config = structure({_MAP: passed} | values)
+        config = structure({LMCACHE_MAP: passed} | values)
     except BadSettingsError as bad:
         raise _explained(bad, sources) from bad
     return LoadedConfig(config, MappingProxyType(sources))
-
-
-def _adapted(item: Given, report: Report) -> Given | None:
-    """Return *item* of a shared source as eccache takes it; None where it is for LMCache alone."""
-    if item.key in TIER_KEYS or item.key == _MAP:
-        return item
-    if item.key not in _FIELDS:
-        if item.key not in KV_KEYS:
-            nearest = nearest_key(item.key)
-            report(
-                "config.key.dropped",
-                warning=nearest is not None,
-                key=item.key,
-                source=item.source,
-                nearest=nearest or "",
-            )
-        return None
-    if item.value is None:
-        return None
-    if item.key in ("max_local_cpu_size", "max_local_disk_size") and _is_zero(item.value):
-        # To LMCache a size of zero is one that was not chosen.
-        report("config.value.dropped", warning=False, key=item.key, source=item.source, value="0")
-        return None
-    if item.key == "local_disk" and isinstance(item.value, str):
-        first, *others = split_paths(item.value) or [""]
-        if others:
-            report(
-                "config.value.shortened",
-                warning=True,
-                key=item.key,
-                source=item.source,
-                used=first,
-                unused=", ".join(others),
-            )
-        return attrs.evolve(item, value=first)
-    return item
-
-
-def _is_zero(value: object) -> bool:
-    try:
-        return float(str(value)) == 0
-    except ValueError:
-        return False
-
-
-def nearest_key(key: str) -> str | None:
-    """Return the setting whose name is nearest to *key*; None where none is near."""
-    near = difflib.get_close_matches(key.lower(), [*sorted(_FIELDS), *sorted(TIER_KEYS)], n=1)
-    return near[0] if near else None
 
 
 def _explained(bad: BadSettingsError, sources: Mapping[str, str]) -> ConfigError:
@@ -185,7 +133,7 @@ def _explained(bad: BadSettingsError, sources: Mapping[str, str]) -> ConfigError
 def _remedy_for_unknown(key: str) -> str:
     if key in KV_KEYS:
         return f"remove {key}; it is of LMCache's KV cache and has no influence here."
-    nearest = nearest_key(key)
+    nearest = nearest_setting(key)
     if nearest is not None:
         return f"write {nearest}, which is the nearest, or remove it."
     return "remove it; docs/configuration.md lists the settings."

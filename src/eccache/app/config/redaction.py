@@ -9,11 +9,11 @@ from collections.abc import Mapping
 HIDDEN = "***"
 
 _SECRET_NAME = re.compile(
-    r"password|passwd|secret|token|credential|(access|api|private)_?key", re.I
+    r"password|passwd|secret|token|credential|(access|api|private)_?key", re.IGNORECASE
 )
 _USER_IN_URL = re.compile(r"(?<=://)[^/\s@]*@")
 _SECRET_IN_QUERY = re.compile(
-    rf"(?<=[?&])([^=&\s]*(?:{_SECRET_NAME.pattern})[^=&\s]*)=[^&\s]*", re.I
+    rf"(?<=[?&])([^=&\s]*(?:{_SECRET_NAME.pattern})[^=&\s]*)=[^&\s]*", re.IGNORECASE
 )
 
 
@@ -33,11 +33,13 @@ def _without_secrets(name: str, value: object) -> object:
         return {key: _without_secrets(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_without_secrets(name, inner) for inner in value]
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("{"):
+    return _text_without_secrets(name, value) if isinstance(value, str) else value
+
+
+def _text_without_secrets(name: str, text: str) -> str:
+    if text.lstrip().startswith("{"):
         try:
-            return json.dumps(_without_secrets(name, json.loads(value)))
+            return json.dumps(_without_secrets(name, json.loads(text)))
         except ValueError:
             return HIDDEN  # It can't be told what is secret in it.
-    return _SECRET_IN_QUERY.sub(rf"\1={HIDDEN}", _USER_IN_URL.sub(f"{HIDDEN}@", value))
+    return _SECRET_IN_QUERY.sub(rf"\1={HIDDEN}", _USER_IN_URL.sub(f"{HIDDEN}@", text))

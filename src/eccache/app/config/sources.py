@@ -15,6 +15,7 @@ The first four are shared with LMCache, which has keys that mean nothing here.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,17 @@ _NO_SETTINGS = frozenset({SHARED_FILE_VARIABLE, OWN_FILE_VARIABLE, "ECCACHE_NIGH
 """Variables with these prefixes that are no settings: the files, and the test suite's own switch."""
 
 
+class Reader(enum.Enum):
+    """Who else reads a source, and so whether a key that means nothing here may stand in it."""
+
+    LMCACHE_TOO = "shared"
+    """Any key may: LMCache has many."""
+    LMCACHE_FORM = "own file"
+    """eccache alone, but it may be a copy of LMCache's file: keys that LMCache is known to have may."""
+    ECCACHE_ALONE = "own"
+    """No key may."""
+
+
 @attrs.frozen
 class Given:
     """One value as it was written.
@@ -44,13 +56,13 @@ class Given:
         key: name of the setting.
         value: as the source has it; from the environment always a str.
         source: where it stands, in words.
-        is_shared: LMCache reads the source too.
+        reader: who else reads that.
     """
 
     key: str
     value: Any
     source: str
-    is_shared: bool
+    reader: Reader
 
 
 def read_sources(
@@ -66,11 +78,11 @@ def read_sources(
     variable = OWN_FILE_VARIABLE if environ.get(OWN_FILE_VARIABLE) else SHARED_FILE_VARIABLE
     path = environ.get(variable, "")
     document = _read_yaml(path, variable) if path else {}
-    file_is_shared = variable == SHARED_FILE_VARIABLE
+    reader = Reader.LMCACHE_TOO if variable == SHARED_FILE_VARIABLE else Reader.LMCACHE_FORM
 
     for key, value in document.items():
         if not _is_encoder_key(key, value):
-            yield Given(str(key), value, f"key {key} of {path}", file_is_shared)
+            yield Given(str(key), value, f"key {key} of {path}", reader)
     yield from _environment(environ, _SHARED_PREFIX, but_not=_SHARED_ENCODER_PREFIX)
     for key, value in document.items():
         if not _is_encoder_key(key, value):
@@ -78,16 +90,18 @@ def read_sources(
         if isinstance(value, Mapping) and key.lower() == _FILE_MAP:
             for inner, inner_value in value.items():
                 source = f"key {key}.{inner} of {path}"
-                yield Given(str(inner).lower(), inner_value, source, file_is_shared)
+                yield Given(str(inner).lower(), inner_value, source, reader)
         else:
             name = key.lower().removeprefix(_FILE_PREFIX)
-            yield Given(name, value, f"key {key} of {path}", file_is_shared)
+            yield Given(name, value, f"key {key} of {path}", reader)
     yield from _environment(environ, _SHARED_ENCODER_PREFIX)
     yield from _environment(environ, _OWN_PREFIX)
     for key, value in extra_config.items():
-        yield Given(str(key), value, f"key {key} of ec_connector_extra_config", is_shared=False)
+        yield Given(
+            str(key), value, f"key {key} of ec_connector_extra_config", Reader.ECCACHE_ALONE
+        )
     for key, value in arguments.items():
-        yield Given(key, value, f"argument {key}", is_shared=False)
+        yield Given(key, value, f"argument {key}", Reader.ECCACHE_ALONE)
 
 
 def _is_encoder_key(key: object, value: object) -> bool:
@@ -106,10 +120,9 @@ def _environment(
             continue
         if but_not is not None and name.startswith(but_not):
             continue
+        reader = Reader.ECCACHE_ALONE if prefix == _OWN_PREFIX else Reader.LMCACHE_TOO
         key = name.removeprefix(prefix).lower()
-        yield Given(
-            key, _unquoted(value), f"environment variable {name}", is_shared=prefix != _OWN_PREFIX
-        )
+        yield Given(key, _unquoted(value), f"environment variable {name}", reader)
 
 
 def _unquoted(value: str) -> str:
