@@ -34,8 +34,9 @@ class Medium:
         """Read a file; its suffix says what it is."""
         content_type, _ = mimetypes.guess_type(path.name)
         if content_type is None:
-            msg = f"{path.name}: no known media suffix; name the file .jpg, .png or .mp4"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path.name}: no known media suffix; name the file .jpg, .png or .mp4"
+            )
         return cls(content_type, path.read_bytes())
 
     def part(self) -> dict[str, Any]:

@@ -48,8 +48,8 @@ def make_media(directory: Path, *, side: int = 224, seconds: int = 16) -> DemoMe
     write_video(video, side=side, frames=seconds * FRAMES_PER_SECOND)
     jpeg = directory / "coffee.jpg"
     png = directory / "chelsea.png"
-    write_picture(jpeg, crop(photograph("coffee"), side, zoom=1.0))
-    write_picture(png, crop(photograph("chelsea"), side, zoom=1.0))
+    jpeg.write_bytes(encode_picture(crop(photograph("coffee"), side, zoom=1.0), ".jpg"))
+    png.write_bytes(encode_picture(crop(photograph("chelsea"), side, zoom=1.0), ".png"))
     return DemoMedia(video=video, photo_jpeg=jpeg, photo_png=png)
 
 
@@ -88,13 +88,14 @@ def crop(picture: Picture, side: int, *, zoom: float, shift: float = 0.5) -> Pic
     return scaled
 
 
-def write_picture(path: Path, picture: Picture) -> None:
-    """Write `[height, width, 3]` RGB as the format that the file's suffix names."""
+def encode_picture(picture: Picture, suffix: str) -> bytes:
+    """Encode `[height, width, 3]` RGB as `.png` or `.jpg`."""
     import cv2
 
-    if not cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)):
-        msg = f"OpenCV cannot write {path.suffix} files; reinstall opencv-python-headless"
-        raise RuntimeError(msg)
+    done, encoded = cv2.imencode(suffix, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+    if not done:
+        raise RuntimeError(f"OpenCV cannot encode {suffix} files; reinstall opencv-python-headless")
+    return bytes(encoded)
 
 
 def write_video(path: Path, *, side: int, frames: int) -> None:
@@ -109,8 +110,9 @@ def write_video(path: Path, *, side: int, frames: int) -> None:
         isColor=True,
     )
     if not writer.isOpened():
-        msg = "OpenCV cannot encode MP4 files; reinstall opencv-python-headless, whose wheel can"
-        raise RuntimeError(msg)
+        raise RuntimeError(
+            "OpenCV cannot encode MP4 files; reinstall opencv-python-headless, whose wheel can"
+        )
     try:
         for frame in _moving_frames(side, frames):
             writer.write(cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))

@@ -45,9 +45,12 @@ def hide(package: str) -> None:
 
 def run_hidden_sitecustomize() -> None:
     """Run the `sitecustomize` that would have run without this one."""
+    folders = [Path(entry).resolve() for entry in sys.path]
     here = Path(__file__).parent.resolve()
-    elsewhere = [entry for entry in sys.path if Path(entry).resolve() != here]
-    spec = PathFinder.find_spec("sitecustomize", elsewhere)
+    if here not in folders:
+        return
+    behind = sys.path[folders.index(here) + 1 :]
+    spec = PathFinder.find_spec("sitecustomize", behind)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
