@@ -29,7 +29,7 @@ def test_the_page_has_every_setting_with_its_unit_default_and_meaning() -> None:
     for field in attrs.fields(CacheConfig):
         default = getattr(config, field.name)
         text = shown(dict(default) or "" if field.name == "lmcache" else default)
-        unit, meaning = field.metadata["unit"] or "–", field.metadata["meaning"]
+        unit, meaning = field.metadata["unit"] or "-", field.metadata["meaning"]
         expected.append(f"| `{field.name}` | {unit} | {text} | {meaning} |")
     section = PAGE.read_text(encoding="utf-8").split("## Settings")[1].split("## Sources")[0]
     assert expected == [line for line in section.splitlines() if line.startswith("| `")]

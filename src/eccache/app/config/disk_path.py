@@ -32,10 +32,7 @@ def absolute_directory(value: object) -> str | None:
         return None
     if not isinstance(value, str | os.PathLike):
         raise refusal(_NAME, value, "is no path", f"write a path such as {_EXAMPLE}.")
-    path = os.fspath(value)
-    if isinstance(path, bytes):
-        raise refusal(_NAME, value, "is no text", "decode it with os.fsdecode.")
-    path = path.strip()
+    path = os.fsdecode(value).strip()
     if not path:
         return None
     if len(split_paths(path)) > 1:
