@@ -117,8 +117,11 @@ def header_block(ref: EntryRef, spec: TensorSpec, fields: Mapping[str, str]) -> 
         fields: optional fields, e.g. `{"created": "1764500000"}`; names of required ones are refused.
 
     Raises:
-        ValueError: a field has a required field's name, or all fields together are too long.
+        TypeError: a field is no str.
+        ValueError: a field has a required field's name or a lone surrogate, or all fields together are
+            too long.
     """
+    _require_text(fields)
     if clash := _REQUIRED & fields.keys():
         msg = f"{sorted(clash)} are written by the format itself"
         raise ValueError(msg)
@@ -210,6 +213,8 @@ def parse_header(block: Buffer, frame_nbytes: int) -> EntryHeader:
     Raises:
         FrameError: not a header of this format, or at odds with the frame's length.
     """
+    if bytes(block[_LENGTH_NBYTES:DIGEST_OFFSET]) != _PREFIX:
+        raise FrameError(FrameFault.MALFORMED, "the digest does not come first")
     try:
         document = json.loads(bytes(block[_LENGTH_NBYTES:]), object_pairs_hook=_once_each)
         metadata = document["__metadata__"]
@@ -225,13 +230,16 @@ def parse_header(block: Buffer, frame_nbytes: int) -> EntryHeader:
     return header
 
 
+def _require_text(metadata: Mapping[str, str]) -> None:
+    """Raise TypeError or ValueError unless every name and value is a str of whole characters."""
+    "".join([*metadata, *metadata.values()]).encode("utf-8")
+
+
 def _header_of(metadata: dict[str, Any], block_nbytes: int) -> EntryHeader:
     version = metadata["format"]
     if version != str(FORMAT_VERSION):
-        raise FrameError(FrameFault.VERSION, f"format {str(version)[:20]}")
-    if not all(isinstance(value, str) for value in metadata.values()):
-        msg = "a metadata value is no string"
-        raise ValueError(msg)
+        raise FrameError(FrameFault.VERSION, f"format {str(version)[:20]!a}")
+    _require_text(metadata)
     shape = [int(dim) for dim in metadata["shape"].split(",") if dim]
     return EntryHeader(
         namespace=metadata["namespace"],

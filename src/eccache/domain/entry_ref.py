@@ -7,7 +7,7 @@ from typing import Self
 import attrs
 
 from eccache.domain.key import EntryKey, mm_digest
-from eccache.domain.namespace import Namespace
+from eccache.domain.namespace import Namespace, valid_fingerprint
 
 EXCERPT_CHARACTERS = 256
 _DIGEST_NBYTES = 32
@@ -32,7 +32,7 @@ class EntryRef:
         excerpt: the first 256 characters of `mm_hash`, for people only.
     """
 
-    namespace: str
+    namespace: str = attrs.field(validator=valid_fingerprint)
     key: EntryKey
     mm_digest: bytes = attrs.field(validator=_whole_digest)
     excerpt: str = attrs.field(default="", eq=False)

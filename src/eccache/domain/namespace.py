@@ -19,6 +19,8 @@ FORMAT_VERSION = 1
 """Version of the entry format; part of every fingerprint and of every path."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+valid_fingerprint = attrs.validators.matches_re(_FINGERPRINT)
+"""attrs validator of a fingerprint: one directory name, which leads nowhere else."""
 
 
 def _frozen_copy(ingredients: Mapping[str, str]) -> Mapping[str, str]:
@@ -34,7 +36,7 @@ class Namespace:
         ingredients: what the fingerprint was made of, in words for an operator.
     """
 
-    fingerprint: str = attrs.field(validator=attrs.validators.matches_re(_FINGERPRINT))
+    fingerprint: str = attrs.field(validator=valid_fingerprint)
     ingredients: Mapping[str, str] = attrs.field(converter=_frozen_copy, eq=False)
 
     @classmethod
@@ -51,8 +53,9 @@ class Namespace:
             if not isinstance(name, str) or not isinstance(value, str):
                 msg = f"identity is a mapping of str to str, but has {name!r}: {value!r}"
                 raise TypeError(msg)
+        # Not ASCII escapes: they write one character and a pair of lone surrogates alike.
         canonical = json.dumps(
-            [FORMAT_VERSION, sorted(ingredients.items())], separators=(",", ":"), ensure_ascii=True
+            [FORMAT_VERSION, sorted(ingredients.items())], separators=(",", ":"), ensure_ascii=False
         )
-        digest = hashlib.sha256(canonical.encode("ascii")).hexdigest()
+        digest = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(digest[:16], ingredients)

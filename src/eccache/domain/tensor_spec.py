@@ -12,6 +12,8 @@ from eccache.domain.dtypes import DTYPES, canonical_dtype
 MAX_RANK = 8
 MAX_NBYTES = 1 << 46
 """64 TiB: far above any encoder output, far below where offsets could overflow."""
+MAX_DIM = MAX_NBYTES
+"""Bounds a dimension also where another is zero, and so no bytes are counted."""
 
 
 def _valid_shape(_: object, __: object, shape: tuple[int, ...]) -> None:
@@ -19,8 +21,8 @@ def _valid_shape(_: object, __: object, shape: tuple[int, ...]) -> None:
         msg = f"rank {len(shape)} is above {MAX_RANK}"
         raise ValueError(msg)
     for dim in shape:
-        if type(dim) is not int or dim < 0:
-            msg = f"{dim!r} is no dimension"
+        if type(dim) is not int or not 0 <= dim <= MAX_DIM:
+            msg = f"{str(dim)[:40]} is no dimension"
             raise ValueError(msg)
 
 
