@@ -177,7 +177,9 @@ class ECCacheEngine(Generic[T]):
         """
         self._require_open()
         ref = self.ref(mm_hash)
-        reading = self._read(ref)
+        reading = guarded(
+            self._parts.telemetry, "get", lambda: self._read(ref), Reading(LookupOutcome.ERROR)
+        )
         header, payload = reading.header, reading.payload
         if header is None or payload is None:
             self._parts.telemetry.count(reading.outcome.value)

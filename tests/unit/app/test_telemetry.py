@@ -10,21 +10,7 @@ from eccache.app.guard import guarded
 from eccache.app.telemetry import WARNING_INTERVAL_SECONDS, LocalTelemetry
 from eccache.ports.lookup import WorkerReport
 from eccache.ports.telemetry import Level
-
-
-class ManualClock:
-    """A clock that stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        """Return the time set."""
-        return self.now
-
-    def unix(self) -> float:
-        """Return the time set."""
-        return self.now
+from tests.unit.app.clock import ManualClock
 
 
 def test_counts_add_up_and_reasons_stand_beside() -> None:

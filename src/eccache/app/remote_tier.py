@@ -1,0 +1,172 @@
+"""One tier behind the local store: slow, shared, and not to be relied on.
+
+Nothing of it reaches its caller but hits and misses: every call has a deadline and runs on a thread that
+may be lost, a circuit breaker stops asking a tier that fails, and a tier that can't be opened is tried
+again later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from eccache.app.bounded_calls import BoundedCalls
+from eccache.app.circuit_breaker import CircuitBreaker, TierState
+from eccache.app.guard import guarded
+from eccache.domain.entry_format import FrameError, open_verified
+from eccache.domain.entry_ref import EntryRef
+from eccache.domain.errors import StoreFault, StoreTimeout
+from eccache.domain.frame import Frame
+from eccache.domain.outcomes import LookupOutcome, PutOutcome, RemoveReason
+from eccache.ports.clock import Clock
+from eccache.ports.storage import EntryStore
+from eccache.ports.telemetry import Level, Telemetry
+
+R = TypeVar("R")
+
+
+class RemoteTier:
+    """A store that may be slow, dead or wrong, made safe to ask. Any thread may call it.
+
+    Args:
+        name: in counters and events, e.g. `"lmcache"`.
+        open_store: makes the store; called at first use, again after a failure, and never twice at once.
+        timeout_seconds: for each call.
+        clock: for deadlines and pauses.
+        telemetry: counts `<name>_hits`, `_misses`, `_errors`, `_timeouts`, `_corrupt`, `_stored`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_store: Callable[[], EntryStore],
+        *,
+        timeout_seconds: float,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self.name = name
+        self._open_store = open_store
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._telemetry = telemetry
+        self._breaker = CircuitBreaker(clock)
+        self._calls = BoundedCalls(f"eccache-{name}")
+        self._opening = threading.Lock()
+        self._store: EntryStore | None = None
+        self._closed = False
+
+    @property
+    def state(self) -> TierState:
+        """What the breaker lets through now."""
+        return self._breaker.state
+
+    def fetch(self, ref: EntryRef, *, deadline: float | None = None) -> memoryview | None:
+        """Return the whole, verified frame of *ref*, or None.
+
+        Args:
+            ref: what to fetch.
+            deadline: monotonic seconds; the tier's own limit holds too.
+        """
+        frame = self._ask(lambda store: _read(store, ref), None, deadline)
+        if frame is None:
+            self._count(LookupOutcome.MISS)
+            return None
+        try:
+            open_verified(frame, ref)
+        except FrameError as error:
+            if error.fault.is_damage:
+                self._count(LookupOutcome.CORRUPT)
+                self._ask(lambda store: store.remove(ref, RemoveReason.QUARANTINED), None)
+            else:
+                self._count(LookupOutcome.MISS)
+            return None
+        self._count(LookupOutcome.HIT)
+        return frame
+
+    def put(self, ref: EntryRef, frame: Frame) -> bool:
+        """Store *frame*, whose bytes must stay as they are for ever; True if it is there now."""
+        outcome = self._ask(lambda store: store.put(ref, frame), None)
+        if outcome is PutOutcome.STORED:
+            self._telemetry.count(f"{self.name}_stored")
+        return outcome in (PutOutcome.STORED, PutOutcome.ALREADY_PRESENT)
+
+    def contains(self, ref: EntryRef) -> bool:
+        """Return whether something is stored under *ref*'s name, as far as can be told now."""
+        return self._ask(lambda store: store.contains(ref), None) is True
+
+    def remove(self, ref: EntryRef, reason: RemoveReason) -> bool:
+        """Remove what is stored under *ref*'s name; True if there was something."""
+        return self._ask(lambda store: store.remove(ref, reason), None) is True
+
+    def close(self) -> None:
+        """Close the store within the time limit. Idempotent."""
+        self._closed = True
+        store, self._store = self._store, None
+        if store is not None:
+            guarded(
+                self._telemetry,
+                f"{self.name}.close",
+                lambda: self._calls.call(store.close, self._timeout_seconds),
+                otherwise=None,
+            )
+        self._calls.close()
+
+    def _ask(
+        self, question: Callable[[EntryStore], R], otherwise: R, deadline: float | None = None
+    ) -> R:
+        if self._closed or not self._breaker.admits():
+            return otherwise
+        limit = self._timeout_seconds
+        if deadline is not None:
+            limit = max(0.0, min(limit, deadline - self._clock.monotonic()))
+        try:
+            answer = self._calls.call(lambda: question(self._opened()), limit)
+        except Exception as fault:  # noqa: BLE001 - the boundary to a tier: any fault is a miss
+            self._failed(fault)
+            return otherwise
+        self._breaker.succeeded()
+        return answer
+
+    def _failed(self, fault: Exception) -> None:
+        self._breaker.failed()
+        timeout = isinstance(fault, StoreTimeout)
+        self._count(LookupOutcome.TIMEOUT if timeout else LookupOutcome.ERROR)
+        self._telemetry.event(
+            Level.WARNING,
+            f"{self.name}.call.failed",
+            error=type(fault).__name__,
+            cause=str(fault)[:500],
+            state=self.state.value,
+        )
+
+    def _count(self, outcome: LookupOutcome) -> None:
+        self._telemetry.count(f"{self.name}_{outcome.value}")
+
+    def _opened(self) -> EntryStore:
+        store = self._store
+        if store is not None:
+            return store
+        if not self._opening.acquire(blocking=False):
+            raise StoreFault(f"{self.name} is still being opened")
+        try:
+            if self._store is None:
+                store = self._open_store()
+                if self._closed:
+                    store.close()
+                    raise StoreFault(f"{self.name} was closed while it was opened")
+                self._store = store
+            return self._store
+        finally:
+            self._opening.release()
+
+
+def _read(store: EntryStore, ref: EntryRef) -> memoryview | None:
+    lease = store.get(ref)
+    if lease is None:
+        return None
+    try:
+        return lease.view()
+    finally:
+        lease.close()
