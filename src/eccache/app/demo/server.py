@@ -24,6 +24,7 @@ Progress: TypeAlias = Callable[[str], None]
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.25
+PROGRESS_SECONDS = 5.0
 TAIL_LINES = 40
 ADDRESS_TAKEN = "ddress already in use"
 
@@ -93,7 +94,7 @@ class VllmServer:
 
         Args:
             settings: What to start.
-            progress: Called with one line of text at each step of the start; at least every ten seconds.
+            progress: Called with one line of text at each step of the start; at least every few seconds.
         """
         self.settings = settings
         self._progress: Progress = progress or (lambda _line: None)
@@ -148,20 +149,21 @@ class VllmServer:
         """
         if self._process is not None:
             return
-        for attempt in range(
-            3
-        ):  # the port is free now, another process may take it before the server does
+        for last_attempt in (False, False, True):
             self._port = _free_port()
-            self._launch()
             try:
+                self._launch()
                 self._wait_until_healthy()
-            except BaseException as error:
-                taken = ADDRESS_TAKEN in self.log()
+            except ServerError:
+                port_was_taken = ADDRESS_TAKEN in self.log()  # by another process, in between
                 self.stop()
-                if isinstance(error, ServerError) and taken and attempt < 2:  # noqa: PLR2004
-                    continue
+                if last_attempt or not port_was_taken:
+                    raise
+            except BaseException:
+                self.stop()
                 raise
-            return
+            else:
+                return
 
     def stop(self) -> None:
         """End every process of the server; harmless when there is none.
@@ -261,7 +263,7 @@ class VllmServer:
                 waiting_for = [pair for pair in waiting_for if pair[1] not in reached]
                 self._progress(f"vLLM: {reached[-1]} ({now - begin:.0f} s)")
                 told = now
-            elif now - told > 10:  # noqa: PLR2004
+            elif now - told > PROGRESS_SECONDS:
                 self._progress(f"vLLM: still starting ({now - begin:.0f} s)")
                 told = now
             time.sleep(POLL_SECONDS)

@@ -1,0 +1,58 @@
+"""Shows a person what the demo found out, and how to go on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eccache.app.demo.result import DemoResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def transfer_config(store: str | Path) -> dict[str, Any]:
+    """Value of vLLM's `--ec-transfer-config` for a server that stores and loads."""
+    return {
+        "ec_connector": "ECCacheConnector",
+        "ec_connector_module_path": "eccache.app.vllm",
+        "ec_role": "ec_both",
+        "ec_connector_extra_config": {"local_disk": str(store)},
+    }
+
+
+def own_model_command(model: str = "YOUR_MODEL", store: str = "/var/cache/ec") -> str:
+    """The shell command that serves *model* with the cache."""
+    server = f"{Path(sys.executable).name} -m vllm.entrypoints.openai.api_server"
+    return f"{server} --model {model} --ec-transfer-config '{json.dumps(transfer_config(store))}'"
+
+
+def print_report(console: Console, result: DemoResult) -> None:
+    """Print the table, the place of the files, and the command for the reader's own model."""
+    from rich.table import Table
+
+    table = Table(title="The same questions before and after a restart of the server")
+    table.add_column("time to first token")
+    for heading in ("cold", "after the restart", "share"):
+        table.add_column(heading, justify="right")
+    for name, cold, warm in (
+        ("video", result.cold_ttft_seconds, result.warm_ttft_seconds),
+        ("photo", result.photo_cold_ttft_seconds, result.photo_warm_ttft_seconds),
+    ):
+        table.add_row(name, f"{cold:.2f} s", f"{warm:.2f} s", f"{warm / cold:.0%}")
+    console.print()
+    console.print(table)
+    console.print(f"hits              {result.hits} of 2 encoder outputs were loaded, not computed")
+    answers = "identical" if result.answers_equal else "DIFFERENT"
+    console.print(f"answers           {answers} (the weights are random: the words mean nothing)")
+    console.print(f"stored            {result.entries} entries, {result.bytes_stored:,} bytes")
+    console.print(f"files             {result.store}", soft_wrap=True)
+    console.print(f"server logs       {result.logs}", soft_wrap=True)
+    console.print(f"whole demo        {result.seconds:.0f} s")
+    console.print()
+    console.print("The same with your own model (any folder that the server may write to):")
+    console.print()
+    console.print(own_model_command(), soft_wrap=True, markup=False, highlight=False)
+    console.print()
