@@ -1,0 +1,1 @@
+"""vLLM's extension point for encoder outputs, translated into the driving ports."""

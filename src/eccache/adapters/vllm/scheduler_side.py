@@ -1,0 +1,286 @@
+"""The scheduler's side: vLLM's calls, translated into the driving port `PromiseLookup`.
+
+vLLM asks in this order, in every step and on one thread: for each multimodal request
+`ensure_cache_available`, then for each of its inputs that lies in the step and is not on the
+accelerator `has_cache_item`, then, once it has memory for all of them, `update_state_after_alloc`; at
+the end of the step `build_connector_meta`. `has_cache_item` names no request, so the request is the one
+for which `ensure_cache_available` was called last. An input that this request does not have is never
+promised: should another vLLM ask in another order, it gets misses, not another request's rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+import attrs
+
+from eccache.adapters.vllm import features
+from eccache.adapters.vllm.metadata import NO_WORK, ReportMetadata, StepMetadata, merged
+from eccache.adapters.vllm.metrics import CacheTransferStats
+from eccache.domain.policy import BypassReason, InputFacts, SharingPolicy
+from eccache.ports.lookup import Item, PromiseLookup, WorkerReport
+from eccache.ports.telemetry import Level, Telemetry
+
+_UNSETTLED: Final = sys.maxsize
+
+
+@attrs.define(eq=False)
+class _Tracked:
+    """What is remembered of a live request.
+
+    Attributes:
+        request_id: vLLM's id of it.
+        feature_count: number of inputs it had; a streaming request gets more.
+        items: its inputs that may be shared, by id.
+        ends: for each input with rows the position behind its last token.
+        bare: inputs that came without anything to run the encoder on.
+        settled_from: the number of computed tokens from which on nothing is to be looked up.
+        unavailable: one of its inputs can be had from nowhere.
+    """
+
+    request_id: str
+    feature_count: int
+    items: dict[str, Item] = attrs.field(factory=dict)
+    ends: dict[str, int] = attrs.field(factory=dict)
+    bare: set[str] = attrs.field(factory=set)
+    settled_from: int = _UNSETTLED
+    unavailable: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerRole:
+    """What this server does.
+
+    Attributes:
+        saves: encoder outputs are stored (producer).
+        loads: encoder outputs are served (consumer).
+        adapter_changes_encoder: a request's adapter reaches the encoder.
+    """
+
+    saves: bool
+    loads: bool
+    adapter_changes_encoder: bool = False
+
+
+class DrainedTelemetry(Telemetry, Protocol):
+    """Telemetry whose counts can be taken out, to be sent elsewhere."""
+
+    def take_report(self) -> WorkerReport | None:
+        """Return what was counted and observed since the last call; None if nothing."""
+        ...
+
+
+class SchedulerSide:
+    """Called by vLLM's scheduler, from its one thread. Knows requests; the port knows items.
+
+    Args:
+        lookup: the cache.
+        policy: which inputs may be shared.
+        role: what this server does.
+        telemetry: takes `bypassed` by reason; its counts, with those of the workers, become statistics.
+        metadata_fields: names of the fields of a modality that only size its place in the prompt.
+    """
+
+    def __init__(
+        self,
+        lookup: PromiseLookup,
+        policy: SharingPolicy,
+        role: SchedulerRole,
+        telemetry: DrainedTelemetry,
+        metadata_fields: Callable[[str], Iterable[str]],
+    ) -> None:
+        self._lookup = lookup
+        self._policy = policy
+        self._role = role
+        self._telemetry = telemetry
+        self._metadata_fields = metadata_fields
+        self._tracked: dict[str, _Tracked] = {}
+        self._by_item: dict[str, set[str]] = {}
+        self._rows: dict[str, set[int]] = {}
+        self._resident: set[str] = set()
+        self._asking: _Tracked | None = None
+        self._answered: set[str] = set()
+        self._unavailable: set[str] = set()
+        self._reported = WorkerReport()
+
+    def ensure_cache_available(self, request: Any, num_computed_tokens: int) -> bool:
+        """Return False while entries that *request* still needs are being fetched.
+
+        Called in every step for every multimodal request, also while it decodes: a dict access and a
+        comparison where there is nothing to do.
+        """
+        tracked = self._tracked.get(request.request_id)
+        if (
+            tracked is not None
+            and tracked.settled_from <= num_computed_tokens
+            and tracked.feature_count == len(request.mm_features)
+        ):
+            self._asking = tracked
+            return True
+        return self._settle(request, num_computed_tokens, tracked)
+
+    def has_cache_item(self, identifier: str) -> bool:
+        """Return whether a verified copy of the input is at hand: from then on a promise."""
+        asking = self._asking
+        if asking is None or not self._role.loads or identifier not in asking.items:
+            return False
+        # vLLM asks only for what is not on the accelerator, whatever we believed.
+        self._resident.discard(identifier)
+        if not self._lookup.is_promised(identifier):
+            return False
+        self._answered.add(identifier)
+        return True
+
+    def update_state_after_alloc(self, request: Any, index: int) -> None:
+        """Turn the promise given for an input in this step into a load, or let the input be saved."""
+        feature = request.mm_features[index]
+        identifier = feature.identifier
+        self._resident.add(identifier)
+        tracked = self._tracked.get(request.request_id)
+        item = None if tracked is None else tracked.items.get(identifier)
+        promised = identifier in self._answered
+        if item is None and promised:  # it can't be taken back: vLLM will not run the encoder
+            item = Item(identifier, features.rows_of(feature))
+        if item is not None:
+            storable = self._role.saves and not promised
+            self._lookup.allocated(request.request_id, item, storable=storable)
+
+    def build_connector_meta(self, scheduler_output: Any) -> StepMetadata:
+        """Return what the workers are to do in this step, and take note of what left the accelerator."""
+        for identifier in scheduler_output.free_encoder_mm_hashes:
+            self._resident.discard(identifier)
+            for request_id in self._by_item.get(identifier, ()):
+                self._tracked[request_id].settled_from = _UNSETTLED
+        self._asking = None
+        self._answered.clear()
+        plan = self._lookup.take_step()
+        return StepMetadata(plan) if plan.loads or plan.saves else NO_WORK
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        """Take in what the workers did."""
+        metadata = connector_output.ec_connector_worker_meta
+        if isinstance(metadata, ReportMetadata):
+            self._lookup.report(metadata.report)
+            self._reported = merged(self._reported, metadata.report)
+
+    def take_stats(self) -> CacheTransferStats | None:
+        """Return what scheduler and workers counted since the last call; None if nothing."""
+        reported, self._reported = self._reported, WorkerReport()
+        counted = self._telemetry.take_report()
+        return CacheTransferStats.of(reported if counted is None else merged(reported, counted))
+
+    def take_unavailable_requests(self) -> set[str]:
+        """Return the requests that can't be served, each once; vLLM fails them, and a proxy retries."""
+        unavailable, self._unavailable = self._unavailable, set()
+        return unavailable
+
+    def request_finished(self, request: Any) -> None:
+        """Forget *request*, wherever it stands."""
+        tracked = self._tracked.pop(request.request_id, None)
+        if tracked is None:
+            return
+        self._unclaim(tracked)
+        self._unavailable.discard(tracked.request_id)
+        if self._asking is tracked:
+            self._asking = None
+        self._lookup.finished(tracked.request_id)
+
+    def is_shared(self, request: Any, identifier: str) -> bool:
+        """Return whether that input of *request* may be stored and served."""
+        tracked = self._tracked.get(request.request_id)
+        return tracked is not None and identifier in tracked.items
+
+    def close(self) -> None:
+        """End every look-up. Idempotent."""
+        self._lookup.close()
+
+    def _settle(self, request: Any, computed: int, tracked: _Tracked | None) -> bool:
+        """Start or continue what *request* needs; True once there is nothing left to wait for."""
+        if tracked is None or tracked.feature_count != len(request.mm_features):
+            tracked = self._track(request, tracked)
+        self._asking = tracked
+        if tracked.unavailable:
+            return False
+        if self._role.loads:
+            absent = {
+                identifier
+                for identifier, end in tracked.ends.items()
+                if end > computed and identifier not in self._resident
+            }
+            needed = [item for key, item in tracked.items.items() if key in absent]
+            if needed and not self._lookup.ensure(tracked.request_id, needed):
+                return False
+            if bare := absent & tracked.bare:
+                # Without an encoder to fall back to, the promise is looked at again in every step.
+                return self._can_be_served(tracked, bare)
+        tracked.settled_from = computed
+        return True
+
+    def _can_be_served(self, tracked: _Tracked, bare: set[str]) -> bool:
+        """Return whether every input that no encoder can make is promised; else give up the request."""
+        for identifier in bare:
+            if identifier in tracked.items and self._lookup.is_promised(identifier):
+                continue
+            tracked.unavailable = True
+            self._unavailable.add(tracked.request_id)
+            self._telemetry.count("unavailable")
+            self._telemetry.event(
+                Level.WARNING,
+                "vllm.request.unavailable",
+                request=tracked.request_id[:80],
+                mm_hash=identifier[:80],
+                cause="the request carries no media, and no encoder output was found",
+                remedy="send the media with the request, or check that the producer shares its root",
+            )
+            return False
+        return True
+
+    def _track(self, request: Any, before: _Tracked | None) -> _Tracked:
+        """Look at every input of *request* once and remember those that may be shared."""
+        if before is not None:
+            self._unclaim(before)
+        tracked = _Tracked(request.request_id, len(request.mm_features))
+        self._tracked[tracked.request_id] = tracked
+        known: set[str] = set() if before is None else set(before.ends)
+        for identifier, same in features.grouped(request.mm_features).items():
+            tracked.ends[identifier] = max(features.end_of(feature) for feature in same)
+            if any(features.lacks_input(feature, self._metadata_fields) for feature in same):
+                tracked.bare.add(identifier)
+            rows = {features.rows_of(feature) for feature in same}
+            reason = self._bypass(request, same[0], rows)
+            if reason is None:
+                expected = features.is_expected(request, identifier)
+                tracked.items[identifier] = Item(identifier, rows.pop(), expected)
+                self._claim(tracked, identifier)
+            elif identifier not in known:
+                self._telemetry.count("bypassed", reason=reason.value)
+        return tracked
+
+    def _bypass(self, request: Any, feature: Any, rows: set[int]) -> BypassReason | None:
+        identifier = feature.identifier
+        reason = self._policy.bypass(
+            InputFacts(
+                input_id=identifier,
+                salted=request.cache_salt is not None,
+                passthrough=features.is_passthrough(feature),
+                adapter=self._role.adapter_changes_encoder and request.lora_request is not None,
+            )
+        )
+        if reason is None and len(rows | self._rows.get(identifier, rows)) > 1:
+            # A promise is given by id alone, so one id may stand for one number of rows at a time.
+            return BypassReason.ROWS
+        return reason
+
+    def _claim(self, tracked: _Tracked, identifier: str) -> None:
+        self._rows[identifier] = {tracked.items[identifier].num_embeds}
+        self._by_item.setdefault(identifier, set()).add(tracked.request_id)
+
+    def _unclaim(self, tracked: _Tracked) -> None:
+        for identifier in tracked.items:
+            claims = self._by_item[identifier]
+            claims.discard(tracked.request_id)
+            if not claims:
+                del self._by_item[identifier]
+                del self._rows[identifier]
