@@ -13,8 +13,10 @@ from typing import Final, Protocol
 import xxhash
 
 from eccache.domain.entry_format import (
+    FrameError,
     bounded_block_nbytes,
     header_block,
+    open_verified,
     parse_header,
     seal,
 )
@@ -112,3 +114,15 @@ class SealedFrame:
         for start in range(self._block_nbytes, self._buffer.nbytes, PIECE_NBYTES):
             yield start, self._buffer[start : start + PIECE_NBYTES]
         yield 0, self._buffer[: self._block_nbytes]
+
+
+def is_kept(stored: memoryview, ref: EntryRef, frame: Frame) -> bool:
+    """Return whether what is *stored* under *ref*'s name stays when *frame* is put there.
+
+    It does if all of it verifies, and it is of *ref*'s input and of *frame*'s dtype and shape. What is
+    damaged, another input's (their 64-bit hashes are equal), or of another shape gives way.
+    """
+    try:
+        return open_verified(stored, ref).spec == frame.spec
+    except FrameError:
+        return False

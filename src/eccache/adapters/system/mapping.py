@@ -1,0 +1,78 @@
+"""Private file mappings without Python's `mmap`.
+
+Python's `mmap` keeps a descriptor for each mapping, so that a thousand held tensors exhaust the usual
+limit, and its `madvise` holds the GIL while a cold file is read. Here the system calls are made through
+ctypes, which releases the GIL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import sys
+from typing import ClassVar, Final
+
+_LONGEST: Final = 1 << 46
+_FAILED: Final = ctypes.c_void_p(-1).value
+_POPULATE_READ: Final = 22
+"""MADV_POPULATE_READ, Linux 5.14: brings every page in, and reports an error where a plain access would
+raise SIGBUS."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    *(ctypes.c_void_p, ctypes.c_size_t),
+    *(ctypes.c_int, ctypes.c_int, ctypes.c_int),
+    ctypes.c_long,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class _Mapped(ctypes.Array[ctypes.c_ubyte]):
+    """Owner of one mapping: unmaps it when the last view of it is gone.
+
+    One type serves every length, since ctypes would make one for each. Its own length is out of reach
+    of any mapping; views are cut to the mapping's.
+    """
+
+    _type_: ClassVar = ctypes.c_ubyte
+    _length_: ClassVar = _LONGEST
+
+    mapped_nbytes: int
+
+    def __del__(self) -> None:
+        _libc.munmap(ctypes.addressof(self), self.mapped_nbytes)
+
+
+def map_private(descriptor: int, nbytes: int) -> memoryview | None:
+    """Map the first *nbytes* (1 or more) of a file privately and writable, every page present.
+
+    Returns:
+        1-D bytes, or None where the system can't populate a mapping.
+
+    Raises:
+        OSError: it can't be mapped, or a page can't be had, e.g. EFAULT where the file is shorter.
+    """
+    if sys.platform != "linux":
+        return None
+    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    address = _libc.mmap(None, nbytes, protection, mmap.MAP_PRIVATE, descriptor, 0)
+    if address == _FAILED:
+        raise _error()
+    owner = _Mapped.from_address(address)
+    owner.mapped_nbytes = nbytes
+    while _libc.madvise(address, nbytes, _POPULATE_READ):
+        error = _error()
+        if error.errno == errno.EINVAL:
+            return None
+        if error.errno not in (errno.EINTR, errno.EAGAIN):
+            raise error
+    return memoryview(owner).cast("B")[:nbytes]
+
+
+def _error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
