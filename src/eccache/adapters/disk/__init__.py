@@ -1,0 +1,6 @@
+"""The native store: files in a directory, shared by every process of the host."""
+
+from eccache.adapters.disk.policy import DiskPolicy, Durability
+from eccache.adapters.disk.store import DiskStore
+
+__all__ = ["DiskPolicy", "DiskStore", "Durability"]

@@ -1,0 +1,218 @@
+"""How much is stored, over all processes, without a lock and without a scan.
+
+A small file holds one pair of numbers a shard: physical bytes and entries. Whoever changes a shard
+rescans that one directory and *sets* its numbers to what was found. Nothing is ever added to, so a
+process that dies between a change and its entry leaves one shard wrong, not the sum wrong for good:
+the next change of that shard mends it, and so does the rotation, which rescans one further shard a
+put. What is unfinished or in quarantine is in directories of a few files, which are looked at directly.
+
+The table is read and written with `pread` and `pwrite`, not mapped: a mapped page of a file that someone
+truncates ends the process, and one on a medium that hangs holds the GIL.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from eccache.adapters.disk.layout import (
+    BLOCK_NBYTES,
+    NOT_THERE,
+    SHARDS,
+    Layout,
+    is_entry,
+    namespaces,
+    scan_if_there,
+)
+from eccache.adapters.disk.publisher import Publisher
+from eccache.adapters.disk.temporaries import Temporaries
+from eccache.ports.file_operations import FileOperations
+
+_MAGIC: Final = 0x3145_4741_5355_4345
+"""Reads "ECUSAGE1" on a little-endian machine; one written on another is no table here."""
+_HEADER: Final = struct.Struct("=QQQ")  # magic, shards, next shard of the rotation
+_CURSOR: Final = struct.Struct("=Q")
+_CURSOR_OFFSET: Final = 16
+_HEADER_NBYTES: Final = 64
+_PAIR: Final = struct.Struct("=QQ")  # physical bytes, entries
+_TABLE_NBYTES: Final = _HEADER_NBYTES + SHARDS * _PAIR.size
+_RESCANS: Final = 3
+
+Found = tuple[str, os.stat_result]
+
+
+@attrs.frozen(eq=False)
+class Usage:
+    """The table's numbers at one moment.
+
+    Attributes:
+        nbytes: physical bytes by shard.
+        entries: number of entries by shard.
+        cursor: next shard of the rotation.
+    """
+
+    nbytes: memoryview
+    entries: memoryview
+    cursor: int
+
+
+class Accounting:
+    """Keeps the table of one root. Any thread may call it.
+
+    Args:
+        layout: where it is.
+        files: file operations.
+        temporaries: unfinished writes, which count too.
+        publisher: writes a new table.
+    """
+
+    def __init__(
+        self, layout: Layout, files: FileOperations, temporaries: Temporaries, publisher: Publisher
+    ) -> None:
+        self._layout = layout
+        self._files = files
+        self._temporaries = temporaries
+        self._publisher = publisher
+
+    def usage(self) -> Usage:
+        """Return the table's numbers; a table that is missing or no table is made anew by a full scan.
+
+        Raises:
+            OSError: it can't be read or made.
+        """
+        found = self.peek()
+        if found is None:
+            self.rebuild()
+            found = self.peek()
+        if found is None:
+            raise OSError(errno.EIO, "the accounting table can't be kept", self._layout.usage)
+        return found
+
+    def peek(self) -> Usage | None:
+        """Return the table's numbers, or None where there is no table; makes nothing.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        try:
+            descriptor = self._files.open(self._layout.usage)
+        except OSError as error:
+            if error.errno in NOT_THERE:
+                return None
+            raise
+        table = memoryview(bytearray(_TABLE_NBYTES))
+        try:
+            if self._files.read(descriptor, table, 0) < _TABLE_NBYTES:
+                return None
+        except IsADirectoryError:
+            return None
+        finally:
+            self._files.close(descriptor)
+        magic, shards, cursor = _HEADER.unpack_from(table)
+        if (magic, shards) != (_MAGIC, SHARDS):
+            return None
+        numbers = table[_HEADER_NBYTES:].cast("Q")
+        return Usage(numbers[0::2], numbers[1::2], cursor % SHARDS)
+
+    def total_nbytes(self) -> int:
+        """Return the physical bytes of everything that the cap bounds.
+
+        Raises:
+            OSError: it can't be told.
+        """
+        return sum(self.usage().nbytes) + self.uncharted_nbytes()
+
+    def uncharted_nbytes(self) -> int:
+        """Return the physical bytes of unfinished writes and quarantine, which no table holds.
+
+        Raises:
+            OSError: it can't be told.
+        """
+        quarantined = scan_if_there(self._files, self._layout.quarantine)
+        return self._temporaries.occupied_nbytes() + sum(
+            status.st_blocks * BLOCK_NBYTES for _, status in quarantined
+        )
+
+    def rescan(self, shard: int) -> list[Found]:
+        """Look at one shard of every namespace, set its numbers, and return path and status of its entries.
+
+        A change that another process makes meanwhile is seen by the directory's time and looked at
+        again.
+
+        Raises:
+            OSError: it can't be looked at, or its numbers can't be set.
+        """
+        found: list[Found] = []
+        for _ in range(_RESCANS):
+            directories = [
+                self._layout.shard(name, shard) for name in namespaces(self._files, self._layout)
+            ]
+            before = [self._changed_ns(directory) for directory in directories]
+            found = [entry for directory in directories for entry in self._look_at(directory)]
+            nbytes = sum(status.st_blocks for _, status in found) * BLOCK_NBYTES
+            self._write(_PAIR.pack(nbytes, len(found)), _HEADER_NBYTES + shard * _PAIR.size)
+            if before == [self._changed_ns(directory) for directory in directories]:
+                break
+        return found
+
+    def rotate(self) -> None:
+        """Rescan the shard whose turn it is.
+
+        Raises:
+            OSError: as `rescan`.
+        """
+        shard = self.usage().cursor
+        self.rescan(shard)
+        self._write(_CURSOR.pack((shard + 1) % SHARDS), _CURSOR_OFFSET)
+
+    def rebuild(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
+        """Make the table anew from a scan of everything; what changes meanwhile is mended later.
+
+        Args:
+            progress: is told how many shards of how many are done.
+
+        Raises:
+            OSError: something can't be looked at, or the table can't be written.
+        """
+        table = memoryview(bytearray(_TABLE_NBYTES))
+        _HEADER.pack_into(table, 0, _MAGIC, SHARDS, 0)
+        numbers = table[_HEADER_NBYTES:].cast("Q")
+        names = namespaces(self._files, self._layout)
+        for shard in range(SHARDS if names else 0):
+            for name in names:
+                for _, status in self._look_at(self._layout.shard(name, shard)):
+                    numbers[2 * shard] += status.st_blocks * BLOCK_NBYTES
+                    numbers[2 * shard + 1] += 1
+            progress(shard + 1, SHARDS)
+        self._publisher.publish_bytes(self._layout.usage, table)
+
+    def _changed_ns(self, directory: str) -> int:
+        try:
+            return self._files.status(directory).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def _look_at(self, directory: str) -> list[Found]:
+        return [
+            (f"{directory}/{name}", status)
+            for name, status in scan_if_there(self._files, directory)
+            if is_entry(name, status.st_mode)
+        ]
+
+    def _write(self, numbers: bytes, offset: int) -> None:
+        """Set *numbers*; where there is no table, the next `usage` makes one that is right."""
+        try:
+            descriptor = self._files.open(self._layout.usage, writable=True)
+        except OSError as error:
+            if error.errno in NOT_THERE:
+                return
+            raise
+        try:
+            self._files.write(descriptor, memoryview(numbers), offset)
+        finally:
+            self._files.close(descriptor)

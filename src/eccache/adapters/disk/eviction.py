@@ -1,0 +1,123 @@
+"""Eviction: the least recently used entries go, found by sampling.
+
+Shards are drawn with a chance in proportion to their bytes, and their entries compete with the oldest
+that were seen in earlier rounds. So a round costs the same whatever the number of entries, and the
+order comes close to exact (`bench/` measures by how much).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final, NamedTuple
+
+from eccache.adapters.disk.accounting import Accounting, Found
+from eccache.adapters.disk.layout import BLOCK_NBYTES, SHARDS
+from eccache.adapters.disk.recency import Recency
+from eccache.ports.file_operations import FileOperations
+
+_MAX_SHARDS: Final = 16
+"""Directories that a round looks into at the most."""
+_SAMPLE: Final = 64
+"""Entries that are enough for a round."""
+_POOL: Final = 64
+"""Candidates that are remembered from round to round."""
+_SHARE: Final = 8
+"""A round evicts at the most one in so many of its sample: the rest may be younger than others unseen."""
+_FRUITLESS_ROUNDS: Final = 8
+
+
+class _Candidate(NamedTuple):
+    """An entry that may go; in order, the first goes first. A tuple, since a round makes hundreds."""
+
+    rank: int
+    path: str
+    shard: int
+    modified_ns: int
+    nbytes: int
+
+
+class Evictor:
+    """Makes room. One thread at a time.
+
+    Args:
+        files: file operations.
+        accounting: says which shards are worth looking at.
+        recency: says who goes first.
+        rng: draws shards.
+    """
+
+    def __init__(
+        self, files: FileOperations, accounting: Accounting, recency: Recency, rng: random.Random
+    ) -> None:
+        self._files = files
+        self._accounting = accounting
+        self._recency = recency
+        self._rng = rng
+        self._pool: list[_Candidate] = []
+        self.evictions = 0
+
+    def free(self, nbytes: int) -> int:
+        """Evict until *nbytes* are free, or nothing more can be evicted; return how many are.
+
+        Raises:
+            OSError: it can't be told what is there.
+        """
+        freed = fruitless = 0
+        while freed < nbytes and fruitless < _FRUITLESS_ROUNDS:
+            freed_now = self._round(nbytes - freed)
+            if freed_now is None:
+                break
+            freed += freed_now
+            fruitless = 0 if freed_now else fruitless + 1
+        return freed
+
+    def _round(self, nbytes: int) -> int | None:
+        """Evict some of the oldest of a sample; None where nothing is stored."""
+        weights = self._accounting.usage().nbytes
+        if not any(weights):
+            return None
+        sample: list[_Candidate] = []
+        for shard in dict.fromkeys(self._rng.choices(range(SHARDS), weights, k=_MAX_SHARDS)):
+            sample += self._candidates(shard, self._accounting.rescan(shard))
+            if len(sample) >= _SAMPLE:
+                break
+        rivals = sorted({candidate.path: candidate for candidate in self._pool + sample}.values())
+        most = max(1, len(sample) // _SHARE)
+        freed = 0
+        victims: list[_Candidate] = []
+        seen = 0
+        for candidate in rivals:
+            if freed >= nbytes or len(victims) >= most:
+                break
+            seen += 1
+            if self._evict(candidate):
+                freed += candidate.nbytes
+                victims.append(candidate)
+        self._pool = rivals[seen : seen + _POOL]
+        for shard in {victim.shard for victim in victims}:
+            self._accounting.rescan(shard)
+        return freed
+
+    def _candidates(self, shard: int, found: list[Found]) -> list[_Candidate]:
+        rank = self._recency.ranking()
+        return [
+            _Candidate(
+                rank(status.st_mtime_ns),
+                path,
+                shard,
+                status.st_mtime_ns,
+                status.st_blocks * BLOCK_NBYTES,
+            )
+            for path, status in found
+        ]
+
+    def _evict(self, candidate: _Candidate) -> bool:
+        """Evict *candidate* unless it was used since it was seen; what can't be deleted is stepped over."""
+        try:
+            if self._files.status(candidate.path).st_mtime_ns != candidate.modified_ns:
+                return False
+            self._files.unlink(candidate.path)
+        except OSError:
+            return False
+        self.evictions += 1
+        return True
