@@ -203,6 +203,9 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once_each)
+
+
 def parse_header(block: Buffer, frame_nbytes: int) -> EntryHeader:
     """Parse a header block. It must have been verified first, unless only people will see the result.
 
@@ -216,7 +219,7 @@ def parse_header(block: Buffer, frame_nbytes: int) -> EntryHeader:
     if bytes(block[_LENGTH_NBYTES:DIGEST_OFFSET]) != _PREFIX:
         raise FrameError(FrameFault.MALFORMED, "the digest does not come first")
     try:
-        document = json.loads(bytes(block[_LENGTH_NBYTES:]), object_pairs_hook=_once_each)
+        document = _DECODER.decode(bytes(block[_LENGTH_NBYTES:]).decode("utf-8"))
         metadata = document["__metadata__"]
         header = _header_of(metadata, len(block))
         whole = document == {"__metadata__": metadata, TENSOR_NAME: _tensor_entry(header.spec)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from eccache.domain.entry_format import FrameError, FrameFault, open_verified
 from tests.unit.domain.frames import REF, small_frame
@@ -56,7 +56,7 @@ def test_a_hole_is_noticed(data: st.DataObject) -> None:
     nbytes = data.draw(st.integers(1, len(frame) - start))
     before = bytes(frame)
     frame[start : start + nbytes] = bytes(nbytes)
-    assert before != frame
+    assume(before != frame)
     assert not is_entry(frame)
 
 
