@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+import attrs
+
 from eccache.adapters.buffers import PooledAllocator
 from eccache.adapters.disabled import DisabledStore
-from eccache.adapters.disk import DiskPolicy, DiskStore
-from eccache.adapters.system import SystemClock, SystemFiles
+from eccache.adapters.disk import DiskPolicy, DiskStore, Durability, open_shared_memory_store
+from eccache.adapters.system import SystemClock, SystemFiles, available_memory_nbytes
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
 from eccache.app.engine import ECCacheEngine, EngineParts
@@ -144,21 +147,28 @@ def open_store(
     """
     if not config.enabled:
         return DisabledStore()
-    if config.local_disk is not None:
-        root, follow, capacity = config.local_disk, True, config.max_local_disk_nbytes
-    else:
-        root, follow = shared_memory_root(), False
-        capacity = config.max_local_cpu_nbytes
+    policy = DiskPolicy(
+        capacity_nbytes=config.max_local_disk_nbytes,
+        free_space_ratio=config.min_free_space_ratio,
+        durability=Durability(config.durability),
+        shared_group=config.shared_group,
+    )
+    files = SystemFiles()
+    if config.local_disk is None:
+        root = shared_memory_root()
+        return open_shared_memory_store(
+            (root, f"{tempfile.gettempdir()}/{root.rpartition('/')[2]}"),
+            policy=attrs.evolve(policy, capacity_nbytes=config.max_local_cpu_nbytes),
+            files=files,
+            clock=clock,
+            telemetry=telemetry,
+            available_nbytes=available_memory_nbytes(),
+            namespace=namespace,
+        )
     return DiskStore(
-        root,
-        policy=DiskPolicy(
-            capacity_nbytes=capacity,
-            free_space_ratio=config.min_free_space_ratio,
-            durability=config.durability,
-            shared_group=config.shared_group,
-            follow_root_link=follow,
-        ),
-        files=SystemFiles(),
+        config.local_disk,
+        policy=policy,
+        files=files,
         clock=clock,
         telemetry=telemetry,
         namespace=namespace,
