@@ -1,0 +1,90 @@
+"""Are there entries that this server could use, and if not, what keeps it from using those that are there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from eccache.app.doctor.finding import Finding, ok, warning
+from eccache.app.doctor.subject import Subject
+from eccache.domain.namespace import Namespace
+
+CHECK = "namespace"
+_SHOWN_CHARACTERS = 120
+
+
+@attrs.frozen
+class Difference:
+    """An ingredient in which two namespaces differ.
+
+    Attributes:
+        name: of the ingredient.
+        first: its value in the first namespace; None where it has none.
+        second: its value in the second.
+    """
+
+    name: str
+    first: str | None
+    second: str | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {_shown(self.first)} against {_shown(self.second)}"
+
+
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[Difference, ...]:
+    """Return the ingredients in which two namespaces differ, by name."""
+    return tuple(
+        Difference(name, first.get(name), second.get(name))
+        for name in sorted(first.keys() | second.keys())
+        if first.get(name) != second.get(name)
+    )
+
+
+def check_namespace(subject: Subject) -> Iterator[Finding]:
+    """Compare the server's namespace with those that the root has entries of."""
+    own = subject.namespace
+    if own is None:
+        return
+    if any(stored.fingerprint == own.fingerprint for stored in subject.stored):
+        yield ok(CHECK, f"{own.fingerprint} has entries: this server starts warm")
+        return
+    nearest = _nearest(own, subject.stored)
+    if nearest is None:
+        yield ok(CHECK, f"{own.fingerprint} has no entries yet: this server starts cold")
+        return
+    differing = differences(nearest.ingredients, own.ingredients)
+    yield warning(
+        CHECK,
+        f"{own.fingerprint} has no entries, but {nearest.fingerprint} of the same model has",
+        "this server can't use them; they differ in " + "; ".join(map(str, differing)) + ".",
+        "start the server as the one that stored them, where that was not meant; else nothing: it starts "
+        "cold, and the old entries are evicted or purged "
+        f"(eccache purge --namespace {nearest.fingerprint}).",
+    )
+
+
+def _nearest(own: Namespace, stored: tuple[Namespace, ...]) -> Namespace | None:
+    """Return the namespace that differs in the fewest ingredients, of those with the same model."""
+    of_model = [
+        other
+        for other in stored
+        if _model(other) == _model(own)
+        or other.ingredients.get("model") == own.ingredients.get("model")
+    ]
+    return min(
+        of_model,
+        key=lambda other: len(differences(other.ingredients, own.ingredients)),
+        default=None,
+    )
+
+
+def _model(namespace: Namespace) -> str:
+    """Return the last part of the model's name: one model may be named by two paths."""
+    return namespace.ingredients.get("model", "").rstrip("/").rpartition("/")[2]
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "nothing"
+    return value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "..."

@@ -1,0 +1,95 @@
+"""May the directory of the entries be used by this user, and by nobody else?"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from eccache.app.doctor.finding import Finding, error, ok, warning
+from eccache.app.doctor.subject import Subject
+
+CHECK = "root"
+
+
+def check_root(subject: Subject) -> Iterator[Finding]:
+    """Report a root that is missing, is no directory, is another user's, or that others can write to."""
+    if subject.root is None or subject.config is None:
+        return
+    path = Path(subject.root)
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        yield from _missing(path)
+        return
+    except OSError as failed:
+        yield error(
+            CHECK,
+            f"{path} can't be looked at",
+            f"the system says: {failed.strerror}.",
+            "give this user permission to enter every directory above it, or name another one.",
+        )
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        yield error(
+            CHECK,
+            f"{path} is no directory",
+            "something else has that name.",
+            "remove it, or set local_disk to a directory.",
+        )
+        return
+    yield from _permissions(subject, path, status)
+
+
+def _missing(path: Path) -> Iterator[Finding]:
+    above = next(parent for parent in path.parents if parent.exists())
+    if os.access(above, os.W_OK | os.X_OK):
+        yield ok(CHECK, f"{path} is not there yet; the first server makes it")
+        return
+    yield error(
+        CHECK,
+        f"{path} is not there and can't be made",
+        f"this user may not write to {above}.",
+        f"make it beforehand and give it to this user: install -d -m 0700 -o {os.geteuid()} {path}",
+    )
+
+
+def _permissions(subject: Subject, path: Path, status: os.stat_result) -> Iterator[Finding]:
+    assert subject.config is not None  # noqa: S101 - check_root looked
+    shared = subject.config.shared_group
+    if status.st_uid != subject.machine.user and not shared:
+        yield error(
+            CHECK,
+            f"{path} belongs to another user",
+            f"its owner is uid {status.st_uid}, this process is uid {subject.machine.user}; what another "
+            "user wrote is not served.",
+            f"chown -R {subject.machine.user} {path}, run as uid {status.st_uid}, or set shared_group where "
+            "several users are meant to share it through a group.",
+        )
+        return
+    if status.st_mode & stat.S_IWOTH:
+        yield warning(
+            CHECK,
+            f"everybody can write to {path}",
+            "whoever can write there can change what is served: digests guard against faults, not "
+            "against attackers.",
+            f"chmod o-w {path}",
+        )
+    if not os.access(path, os.R_OK | os.X_OK):
+        yield error(
+            CHECK,
+            f"{path} can't be read",
+            f"its mode is {stat.S_IMODE(status.st_mode):04o}.",
+            f"chmod u+rwx {path}",
+        )
+    elif not os.access(path, os.W_OK):
+        yield warning(
+            CHECK,
+            f"{path} can't be written to",
+            "entries that are there are served; nothing is stored, nothing evicted.",
+            "nothing, where it is meant to be read only; else mount it writable and give this user "
+            "write permission.",
+        )
+    else:
+        yield ok(CHECK, f"{path} is this user's, mode {stat.S_IMODE(status.st_mode):04o}")

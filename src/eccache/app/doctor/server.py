@@ -1,0 +1,89 @@
+"""Would the server that these arguments start use the cache?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eccache.app.doctor.finding import Finding, error, ok, warning
+from eccache.app.doctor.subject import Subject
+from eccache.ports.inspection import ServerFacts
+
+CHECK = "server"
+CONNECTOR: Final = "ECCacheConnector"
+MODULE: Final = "eccache.app.vllm"
+_EXAMPLE: Final = (
+    f'--ec-transfer-config \'{{"ec_connector": "{CONNECTOR}", "ec_connector_module_path": "{MODULE}", '
+    '"ec_role": "ec_both", "ec_connector_extra_config": {"local_disk": "/var/cache/ec"}}\''
+)
+
+
+def check_server(subject: Subject) -> Iterator[Finding]:
+    """Report arguments under which the cache is not loaded, refuses to start, or can never hit."""
+    if subject.server_error:
+        yield error(
+            CHECK,
+            "vLLM does not accept these arguments here",
+            subject.server_error,
+            "run doctor where the server runs, with the arguments that the server gets.",
+        )
+    server = subject.server
+    if server is None:
+        return
+    yield from _check_connector(server)
+    if server.refusal is not None:
+        yield error(
+            CHECK, "the cache refuses to start", server.refusal.cause, server.refusal.remedy
+        )
+    yield from _check_model(server)
+    yield from _check_role(server)
+
+
+def _check_connector(server: ServerFacts) -> Iterator[Finding]:
+    if server.connector is None:
+        yield error(
+            CHECK,
+            "the server has no encoder cache connector",
+            "the arguments have no --ec-transfer-config with an ec_connector.",
+            f"add {_EXAMPLE}",
+        )
+    elif server.connector != CONNECTOR or server.module != MODULE:
+        yield error(
+            CHECK,
+            f"the server loads {server.connector} from {server.module or 'vLLM itself'}",
+            f"eccache's connector is {CONNECTOR} in {MODULE}.",
+            f"write {_EXAMPLE}",
+        )
+    else:
+        yield ok(CHECK, f"{CONNECTOR}, role {server.role}")
+
+
+def _check_model(server: ServerFacts) -> Iterator[Finding]:
+    if not server.multimodal:
+        yield error(
+            CHECK,
+            f"{server.model} takes text only, as it is configured",
+            "there is no encoder whose outputs could be cached.",
+            "serve a multimodal model, and leave out --language-model-only.",
+        )
+    if server.encoder_decoder:
+        yield error(
+            CHECK,
+            f"{server.model} is an encoder-decoder model",
+            "its decoder reads the encoder's states directly, so everything is bypassed.",
+            "serve it without --ec-transfer-config; nothing is gained here.",
+        )
+    if server.tower_adapters:
+        yield warning(
+            CHECK,
+            "adapters change the encoder",
+            "requests with an adapter bypass the cache: the adapter's content is not part of an id.",
+            "leave out --enable-tower-connector-lora if adapters only concern the language model.",
+        )
+
+
+def _check_role(server: ServerFacts) -> Iterator[Finding]:
+    if server.role == "ec_producer":
+        yield ok(CHECK, "a producer stores and never loads: look for hits at its consumers")
+    elif server.role == "ec_consumer":
+        yield ok(CHECK, "a consumer loads and never stores: only a producer fills the cache")

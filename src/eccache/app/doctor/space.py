@@ -1,0 +1,66 @@
+"""Is there room for what the caps promise?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eccache.app.amounts import shown_bytes
+from eccache.app.doctor.finding import Finding, error, ok, warning
+from eccache.app.doctor.subject import Subject
+
+CHECK = "space"
+_FEW_FILES = 10_000
+
+
+def existing_part(path: str) -> str:
+    """Return *path*, or the nearest directory above it that exists."""
+    here = Path(path)
+    return str(next(place for place in (here, *here.parents) if place.exists()))
+
+
+def check_space(subject: Subject) -> Iterator[Finding]:
+    """Report a cap that the file system can't hold beside the floor of free space, and few inodes."""
+    config = subject.config
+    if config is None or subject.root is None or config.local_disk is None:
+        return
+    place = existing_part(subject.root)
+    try:
+        space = subject.machine.space(place)
+        inodes = subject.machine.free_inodes(place)
+    except OSError as failed:
+        yield error(
+            CHECK,
+            f"the room on {place} can't be told",
+            f"the system says: {failed.strerror}.",
+            "look whether the file system is mounted and answers.",
+        )
+        return
+    floor_nbytes = int(space.total_nbytes * config.min_free_space_ratio)
+    usable_nbytes = max(0, space.free_nbytes - floor_nbytes) + subject.stored_nbytes
+    cap_nbytes = config.max_local_disk_nbytes
+    if usable_nbytes == 0:
+        yield error(
+            CHECK,
+            "there is no room for a single entry",
+            f"{shown_bytes(space.free_nbytes)} are free on {place}, and {shown_bytes(floor_nbytes)} of it "
+            f"are left free (min_free_space_ratio {config.min_free_space_ratio}).",
+            "free space, name another directory, or lower min_free_space_ratio.",
+        )
+    elif usable_nbytes < cap_nbytes:
+        yield warning(
+            CHECK,
+            f"the cap of {shown_bytes(cap_nbytes)} can't be reached",
+            f"only {shown_bytes(usable_nbytes)} can be used: {shown_bytes(space.free_nbytes)} are free on "
+            f"{place}, of which {shown_bytes(floor_nbytes)} are left free.",
+            "nothing, if evicting earlier is all right; else free space or name another directory.",
+        )
+    else:
+        yield ok(CHECK, f"{shown_bytes(usable_nbytes)} for a cap of {shown_bytes(cap_nbytes)}")
+    if inodes is not None and inodes < _FEW_FILES:
+        yield warning(
+            CHECK,
+            f"only {inodes} more files can be made on {place}",
+            "each entry is a file, in one of 4,096 directories a namespace.",
+            "free inodes, or use a file system that makes them as needed (XFS, Btrfs).",
+        )
