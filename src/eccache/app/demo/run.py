@@ -100,7 +100,7 @@ def run_demo(directory: Path, progress: Progress, *, size: ModelSize = DEMO) -> 
         settings,
         questions,
         progress,
-        before_stop=lambda: _wait_for_entries(store, questions.encoder_outputs, settings.log_file),
+        before_stop=lambda: wait_for_entries(store, questions.encoder_outputs, settings.log_file),
     )
     entries = _entries(store)
     progress(f"stopped; the cache holds {len(entries)} entries. Starting vLLM again")
@@ -182,7 +182,7 @@ def _round(
     return _Round(video=video, photo=photo, hits=round(hits))
 
 
-def _wait_for_entries(store: Path, count: int, log_file: Path) -> None:
+def wait_for_entries(store: Path, count: int, log_file: Path) -> None:
     """Wait for the background writer: vLLM ends its workers without notice."""
     end = time.monotonic() + WRITE_TIMEOUT_SECONDS
     while len(_entries(store)) < count:
