@@ -42,6 +42,7 @@ DIGEST_OFFSET: Final = _LENGTH_NBYTES + len(_PREFIX)
 DIGEST_NBYTES: Final = 32
 _ZEROS: Final = b"0" * DIGEST_NBYTES
 _DIGEST_END: Final = DIGEST_OFFSET + DIGEST_NBYTES
+_QUOTE: Final = ord('"')
 MIN_FRAME_NBYTES: Final = ALIGNMENT
 
 Buffer = bytes | bytearray | memoryview
@@ -216,14 +217,14 @@ def parse_header(block: Buffer, frame_nbytes: int) -> EntryHeader:
     Raises:
         FrameError: not a header of this format, or at odds with the frame's length.
     """
-    if bytes(block[_LENGTH_NBYTES:DIGEST_OFFSET]) != _PREFIX:
+    if bytes(block[_LENGTH_NBYTES:DIGEST_OFFSET]) != _PREFIX or block[_DIGEST_END] != _QUOTE:
         raise FrameError(FrameFault.MALFORMED, "the digest does not come first")
     try:
         document = _DECODER.decode(bytes(block[_LENGTH_NBYTES:]).decode("utf-8"))
         metadata = document["__metadata__"]
         header = _header_of(metadata, len(block))
         whole = document == {"__metadata__": metadata, TENSOR_NAME: _tensor_entry(header.spec)}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FrameError(FrameFault.MALFORMED, str(error)[:200]) from error
     if not whole:
         raise FrameError(FrameFault.MALFORMED, "the tensor's entry and the metadata disagree")

@@ -53,6 +53,7 @@ NEAR = [
     ("x" * 300 + "a", "x" * 300 + "b"),
     ("x" * 299 + "a" + "x" * 300, "x" * 299 + "b" + "x" * 300),
     ("A", "a"),
+    ("\ud800", "\ud801"),
 ]
 
 
@@ -90,6 +91,15 @@ def test_a_long_name_keeps_its_readable_start_and_end() -> None:
     assert name.startswith("org%2Fmmmm")
     assert name.endswith("@1@0@abc@bfloat16.safetensors")
     assert len(name) == MAX_NAME_NBYTES
+
+
+@pytest.mark.parametrize("nbytes", [254, 255, 256, 257])
+def test_the_bound_holds_to_the_byte(nbytes: int) -> None:
+    """A name that just fits is kept whole; one byte more, and it is shortened."""
+    rest = len(file_name(EntryKey("m", 1, "int8"))) - 1
+    name = file_name(EntryKey("m" * (nbytes - rest), 1, "int8"))
+    assert min(nbytes, 255) == len(name)
+    assert (nbytes > 255) == ("~" in name)
 
 
 @given(KEYS)

@@ -86,8 +86,8 @@ BAD: dict[str, bytes] = {
         for value in ("", "5", "-4", "4.0", "x", "1,1,1,1,1,1,1,1,4", "2,2", "4,1", BIG, f"0,{BIG}")
     },
     **{
-        f"dtype {value!r}": changed("__metadata__", "dtype", to=value)
-        for value in ("", "int8", "float16", "U8", "uint9", "__class__")
+        f"dtype {value[:20]!r}": changed("__metadata__", "dtype", to=value)
+        for value in ("", "int8", "float16", "U8", "uint9", "__class__", "x" * 5000)
     },
     "no tensor": changed("encoder_output", to=object),
     "tensor of another name": GOOD_TEXT.replace(b'"encoder_output"', b'"encoder_outpus"'),
@@ -148,6 +148,8 @@ NOT_IN_ORDER: dict[str, bytes] = {
         GOOD | {"__metadata__": dict(reversed(GOOD["__metadata__"].items()))}
     ).encode(),
     "with spaces": json.dumps(GOOD).encode(),
+    "digest misspelled": GOOD_TEXT.replace(b'"digest"', b'"digesT"'),
+    "digest too long": GOOD_TEXT.replace(b'","format"', b'x","format"'),
     "pickle": pickle.dumps(GOOD),
 }
 
