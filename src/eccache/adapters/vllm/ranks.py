@@ -28,8 +28,10 @@ class Rank:
         return self == Rank()
 
     @classmethod
-    def of_this_process(cls) -> Self:
-        """Return the rank that vLLM gave to this worker; its process groups must exist."""
+    def of_this_process(cls, parallel_config: Any) -> Self:
+        """Return the rank that vLLM gave to this worker; its process groups exist, if it has any."""
+        if parallel_config.world_size == 1:
+            return cls()
         from vllm.distributed import parallel_state
 
         return cls(

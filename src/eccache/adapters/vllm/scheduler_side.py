@@ -36,7 +36,8 @@ class _Tracked:
         items: its inputs that may be shared, by id.
         ends: for each input with rows the position behind its last token.
         bare: inputs that came without anything to run the encoder on.
-        settled_from: the number of computed tokens from which on nothing is to be looked up.
+        looked_up_from: the number of computed tokens from which on everything was looked up.
+        settled_from: the number of computed tokens from which on nothing at all is to be done.
         unavailable: one of its inputs can be had from nowhere.
     """
 
@@ -45,6 +46,7 @@ class _Tracked:
     items: dict[str, Item] = attrs.field(factory=dict)
     ends: dict[str, int] = attrs.field(factory=dict)
     bare: set[str] = attrs.field(factory=set)
+    looked_up_from: int = _UNSETTLED
     settled_from: int = _UNSETTLED
     unavailable: bool = False
 
@@ -152,7 +154,8 @@ class SchedulerSide:
         for identifier in scheduler_output.free_encoder_mm_hashes:
             self._resident.discard(identifier)
             for request_id in self._by_item.get(identifier, ()):
-                self._tracked[request_id].settled_from = _UNSETTLED
+                tracked = self._tracked[request_id]
+                tracked.settled_from = tracked.looked_up_from = _UNSETTLED
         self._asking = None
         self._answered.clear()
         plan = self._lookup.take_step()
@@ -209,9 +212,11 @@ class SchedulerSide:
                 for identifier, end in tracked.ends.items()
                 if end > computed and identifier not in self._resident
             }
-            needed = [item for key, item in tracked.items.items() if key in absent]
-            if needed and not self._lookup.ensure(tracked.request_id, needed):
-                return False
+            if computed < tracked.looked_up_from:
+                needed = [item for key, item in tracked.items.items() if key in absent]
+                if needed and not self._lookup.ensure(tracked.request_id, needed):
+                    return False
+                tracked.looked_up_from = computed
             if bare := absent & tracked.bare:
                 # Without an encoder to fall back to, the promise is looked at again in every step.
                 return self._can_be_served(tracked, bare)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 DIRECTORY: Final = Path(__file__).parent
-BROKEN_PACKAGES: Final = "ECCACHE_DEMO_BROKEN_PACKAGES"
+BROKEN_PACKAGES: Final = "TORCH_SHIM_BROKEN_PACKAGES"
 """Environment variable that tells `sitecustomize.py` what to cure, separated by commas."""
 
 SYMPTOMS: Final = {

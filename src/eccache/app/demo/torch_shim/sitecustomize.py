@@ -1,4 +1,4 @@
-"""Cures the packages that `ECCACHE_DEMO_BROKEN_PACKAGES` names, before anything imports them.
+"""Cures the packages that `TORCH_SHIM_BROKEN_PACKAGES` names, before anything imports them.
 
 Python imports a module of this name at start. The next `sitecustomize` on the path, which this one
 hides, runs too.
@@ -55,7 +55,7 @@ def run_hidden_sitecustomize() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-broken = os.environ.get("ECCACHE_DEMO_BROKEN_PACKAGES", "").split(",")
+broken = os.environ.get("TORCH_SHIM_BROKEN_PACKAGES", "").split(",")
 if "torchvision" in broken:
     sys.meta_path.insert(0, DeclareOperators())
 for name in {"torchaudio", "torchcodec"}.intersection(broken):

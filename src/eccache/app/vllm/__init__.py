@@ -1,0 +1,5 @@
+"""VLLM's entry point, named by `ec_connector_module_path` in `--ec-transfer-config`."""
+
+from eccache.app.vllm.connector import ECCacheConnector
+
+__all__ = ["ECCacheConnector"]

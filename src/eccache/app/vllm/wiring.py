@@ -1,0 +1,211 @@
+"""What each of vLLM's connectors is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import torch
+from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase
+
+from eccache.adapters.memfd import MemfdCopies
+from eccache.adapters.system import SystemClock
+from eccache.adapters.system.mapping import map_private
+from eccache.adapters.torch import TorchFramework, host_memory
+from eccache.adapters.vllm import device, fingerprint, ranks
+from eccache.adapters.vllm.item_metadata import ItemDescriber
+from eccache.adapters.vllm.reachability import Beacon, engine_token, prove_reachable
+from eccache.adapters.vllm.refusals import refuse_unusable
+from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
+from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
+from eccache.app.bootstrap import namespace_of, open_engine, open_store
+from eccache.app.config import CacheConfig, load_config
+from eccache.app.ledger import PromiseLedger
+from eccache.app.ledger_limits import LedgerLimits
+from eccache.app.promises import PromiseParts, open_promises
+from eccache.app.telemetry import LocalTelemetry
+from eccache.app.worker_cache import EngineWorkerCache
+from eccache.domain.entry_ref import EntryRef
+from eccache.domain.namespace import Namespace
+from eccache.domain.policy import HEX_DIGITS, SharingPolicy
+from eccache.ports.storage import EntryStore
+
+LOGGER = "vllm.eccache"
+"""Below vLLM's own logger, whose handler and level it gets; eccache configures no logging."""
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerParts:
+    """The scheduler's connector: the side, and what its hooks need beside it."""
+
+    side: SchedulerSide
+    telemetry: LocalTelemetry
+    describe: Callable[[Any], dict[str, Any] | None]
+    close: Callable[[], None]
+
+
+@attrs.frozen(kw_only=True)
+class WorkerParts:
+    """A worker's connector: the side, and what its hooks need beside it."""
+
+    side: WorkerSide[torch.Tensor]
+    telemetry: LocalTelemetry
+    close: Callable[[], None]
+
+
+@attrs.frozen(kw_only=True)
+class _Common:
+    """What both connectors of an engine derive alike from vLLM's configuration."""
+
+    config: CacheConfig
+    identity: fingerprint.ModelIdentity
+    namespace: Namespace
+    clock: SystemClock
+    telemetry: LocalTelemetry
+
+
+def scheduler(vllm_config: Any) -> SchedulerParts:
+    """Return the scheduler's connector; the workers' connectors of the engine exist already.
+
+    Raises:
+        ConfigError: wrong configuration, or workers that can't reach promised copies.
+    """
+    common = _common(vllm_config)
+    transfer = vllm_config.ec_transfer_config
+    prove_reachable(engine_token(vllm_config), ranks.all_ranks(vllm_config.parallel_config))
+    lookup, store = _promises(common, vllm_config)
+    describer = ItemDescriber(vllm_config.model_config)
+    side = SchedulerSide(
+        lookup,
+        _policy(common.config, vllm_config.model_config),
+        SchedulerRole(
+            saves=transfer.is_ec_producer,
+            loads=transfer.is_ec_consumer,
+            adapter_changes_encoder=_adapter_changes_encoder(vllm_config.lora_config),
+        ),
+        common.telemetry,
+        describer.metadata_fields,
+    )
+
+    def describe(request: Any) -> dict[str, Any] | None:
+        if not transfer.is_ec_producer:
+            return None
+        return describer.describe(request, lambda identifier: side.is_shared(request, identifier))
+
+    def close() -> None:
+        side.close()
+        store.close()
+
+    return SchedulerParts(side=side, telemetry=common.telemetry, describe=describe, close=close)
+
+
+def worker(vllm_config: Any) -> WorkerParts:
+    """Return a worker's connector.
+
+    Raises:
+        ConfigError: wrong configuration.
+    """
+    common = _common(vllm_config)
+    transfer = vllm_config.ec_transfer_config
+    rank = ranks.Rank.of_this_process(vllm_config.parallel_config)
+    beacon = Beacon(engine_token(vllm_config), rank)
+    host = TorchFramework()
+    engine = open_engine(
+        common.config,
+        host,
+        model=common.identity.model,
+        encoder_dtype=common.identity.encoder_dtype,
+        namespace=common.namespace,
+        make_memory=host_memory,
+        telemetry=common.telemetry,
+    )
+    cache = EngineWorkerCache(
+        engine, host, MemfdCopies(map_private), common.clock, common.telemetry
+    )
+    side = WorkerSide(
+        cache,
+        WorkerRole(
+            saves=transfer.is_ec_producer,
+            loads=transfer.is_ec_consumer,
+            primary=rank.is_primary,
+        ),
+        device.current_device,
+        device.synchronization_allowed,
+    )
+
+    def close() -> None:
+        beacon.close()
+        side.close()
+
+    return WorkerParts(side=side, telemetry=common.telemetry, close=close)
+
+
+def _common(vllm_config: Any) -> _Common:
+    config = load_config(vllm_config.ec_transfer_config.ec_connector_extra_config)
+    refuse_unusable(vllm_config, ECConnectorBase)
+    identity = fingerprint.model_identity(
+        vllm_config, vllm_version="" if config.ignore_vllm_version else _vllm_version()
+    )
+    clock = SystemClock()
+    return _Common(
+        config=config,
+        identity=identity,
+        namespace=namespace_of(config, identity.ingredients),
+        clock=clock,
+        telemetry=LocalTelemetry(clock, LOGGER),
+    )
+
+
+def _vllm_version() -> str:
+    import vllm
+
+    return str(vllm.__version__)
+
+
+def _policy(config: CacheConfig, model_config: Any) -> SharingPolicy:
+    trust = config.trust_client_ids
+    multimodal = model_config.multimodal_config
+    algorithm = "blake3" if multimodal is None else str(multimodal.mm_hasher_algorithm)
+    return SharingPolicy(
+        digest_digits=HEX_DIGITS.get(algorithm, 64),
+        encoder_decoder=bool(model_config.is_encoder_decoder),
+        trust_client_ids=trust is True,
+        trusted_ids=trust if isinstance(trust, str) else None,
+    )
+
+
+def _adapter_changes_encoder(lora_config: Any) -> bool:
+    return lora_config is not None and bool(
+        getattr(lora_config, "enable_tower_connector_lora", False)
+    )
+
+
+def _promises(common: _Common, vllm_config: Any) -> tuple[PromiseLedger, EntryStore]:
+    config = common.config
+    store = open_store(config, common.namespace, common.clock, common.telemetry)
+    at_once = vllm_config.scheduler_config.max_num_seqs
+    ledger = open_promises(
+        PromiseParts(
+            store=store,
+            copies=MemfdCopies(map_private),
+            ref_of=lambda mm_hash: EntryRef.for_mm_hash(
+                common.namespace, common.identity.model, mm_hash, common.identity.encoder_dtype
+            ),
+            probe=store.contains,
+            clock=common.clock,
+            telemetry=common.telemetry,
+        ),
+        limits=LedgerLimits(
+            lookup_timeout_seconds=config.lookup_timeout_seconds,
+            max_deferred_requests=at_once
+            if config.max_deferred_requests is None
+            else config.max_deferred_requests,
+            max_promised_nbytes=config.max_promised_nbytes,
+            promise_ttl_seconds=config.promise_ttl_seconds,
+            load_ack_timeout_seconds=config.load_ack_timeout_seconds,
+        ),
+        ranks=ranks.acknowledging_ranks(vllm_config.parallel_config),
+        threads=config.lookup_threads,
+    )
+    return ledger, store
