@@ -26,13 +26,19 @@ class SharedCopy(Protocol):
         """Its descriptor in that process, unused for anything else until `close`."""
         ...
 
-    @property
-    def memory(self) -> memoryview:
-        """Writable 1-D bytes, until `seal`."""
+    def write(self, data: memoryview, offset: int) -> None:
+        """Copy *data*, 1-D bytes, to *offset*; what is never written is zero. Releases the GIL.
+
+        Where *data* is the mapping of a file that becomes shorter meanwhile, this raises: nothing done
+        to the file can end the process.
+
+        Raises:
+            StoreFault: the bytes can't be read or stored, or the copy is sealed.
+        """
         ...
 
     def seal(self) -> None:
-        """End writing for good. `memory` may not be touched any more.
+        """End writing for good, for every process. Mapped and verified after this, a copy stays so.
 
         Raises:
             StoreFault: it can't be sealed.
@@ -45,10 +51,10 @@ class SharedCopy(Protocol):
 
 
 class SharedCopies(Protocol):
-    """Makes copies on the scheduler's side and maps them on a worker's."""
+    """Makes copies on the scheduler's side and maps them on a worker's. Any thread may call it."""
 
     def create(self, nbytes: int) -> SharedCopy:
-        """Return a copy of *nbytes* to fill.
+        """Return a copy of *nbytes*, 1 or more, to fill.
 
         Raises:
             StoreFault: there is no memory, or no descriptor, for it.
@@ -56,12 +62,13 @@ class SharedCopies(Protocol):
         ...
 
     def map(self, pid: int, fd: int, nbytes: int) -> memoryview:
-        """Map a sealed copy of another process (or this one) privately.
+        """Map a sealed copy of another process, or of this one, privately. Releases the GIL.
 
         Returns:
-            Writable, private 1-D bytes that live for as long as something refers to them.
+            Writable, private 1-D bytes that live for as long as something refers to them, every page
+            present.
 
         Raises:
-            StoreFault: it can't be reached, or its length is not *nbytes*.
+            StoreFault: it can't be reached, is not sealed, or its length is not *nbytes*.
         """
         ...
