@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 PLUGIN = Path(__file__).parent / "encoder_count_plugin.py"
-FILE_VARIABLE = "ECCACHE_TEST_ENCODER_RUNS"
+FILE_VARIABLE = "ENCODER_COUNT_FILE"
 
 
 @attrs.frozen

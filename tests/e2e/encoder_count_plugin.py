@@ -41,7 +41,7 @@ def _record(grid_thw: "Grids") -> None:
         json.dumps({"pid": os.getpid(), "rank": rank, "grids": [list(grid) for grid in grids]})
         + "\n"
     )
-    file = os.open(os.environ["ECCACHE_TEST_ENCODER_RUNS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    file = os.open(os.environ["ENCODER_COUNT_FILE"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.write(file, line.encode())  # one call, appended: lines of two ranks never mix
     finally:

@@ -51,13 +51,22 @@ def fake_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str) -
     return VllmServer(settings)
 
 
-def test_an_early_end_is_an_error_with_the_end_of_the_log(
+def test_an_early_end_is_an_error_with_its_first_cause_and_the_end_of_the_log(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whoever reads the error needs no other file to see the cause."""
-    server = fake_server(monkeypatch, tmp_path, "import sys; sys.exit('the cause')")
-    with pytest.raises(ServerError, match=r"exit code 1(.|\n)*the cause"):
+    """Whoever reads the error needs no other file: a worker's error is said before vLLM's own last one."""
+    program = """
+print("(Worker pid=7) ERROR 11-30 [worker.py:1] app.errors.ConfigError: the cause; the remedy")
+raise RuntimeError("Engine core initialization failed. See root cause above.")
+"""
+    server = fake_server(monkeypatch, tmp_path, program)
+    with pytest.raises(ServerError) as caught:
         server.start()
+    first, *rest = str(caught.value).splitlines()
+    assert first.endswith(
+        "exit code 1 while starting: app.errors.ConfigError: the cause; the remedy"
+    )
+    assert "RuntimeError: Engine core initialization failed. See root cause above." == rest[-1]
 
 
 def test_a_lost_port_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

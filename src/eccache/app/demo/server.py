@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ HOST = "127.0.0.1"
 POLL_SECONDS = 0.25
 PROGRESS_SECONDS = 5.0
 TAIL_LINES = 40
+ERROR_LINE = re.compile(r"^(.*\] )?(?P<error>[\w.]*(Error|Exception): .+)$", re.MULTILINE)
 ADDRESS_TAKEN = "ddress already in use"
 
 MILESTONES = (
@@ -56,7 +58,7 @@ ENVIRONMENT = {
 
 
 class ServerError(RuntimeError):
-    """The server did not start, or is gone; the message ends with its last log lines."""
+    """The server did not start, or is gone; the message has the cause and the last log lines."""
 
 
 @attrs.frozen(kw_only=True)
@@ -273,8 +275,11 @@ class VllmServer:
         log_file = self.settings.log_file
         if not log_file.exists():
             return what
-        tail = "\n".join(self.log().splitlines()[-TAIL_LINES:])
-        return f"{what}; the whole log is in {log_file}, its end:\n{tail}"
+        log = self.log()
+        # The first error is the cause: that of a worker or the engine; vLLM's last line only says that there is one.
+        cause = f": {first.group('error')}" if (first := ERROR_LINE.search(log)) else ""
+        tail = "\n".join(log.splitlines()[-TAIL_LINES:])
+        return f"{what}{cause}\nThe whole log is in {log_file}, its end:\n{tail}"
 
 
 def _free_port() -> int:
