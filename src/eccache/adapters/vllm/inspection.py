@@ -15,7 +15,7 @@ from eccache.domain.errors import ConfigError
 from eccache.ports.inspection import ServerFacts
 
 
-def inspect_server(arguments: Sequence[str], *, ignore_version: bool = False) -> ServerFacts:
+def inspect_server(arguments: Sequence[str]) -> ServerFacts:
     """Return what a server with *arguments* would be.
 
     vLLM itself parses them and makes its configuration of them, so defaults, models' own settings and
@@ -23,7 +23,6 @@ def inspect_server(arguments: Sequence[str], *, ignore_version: bool = False) ->
 
     Args:
         arguments: what follows `vllm serve`; the model may come first, without `--model`.
-        ignore_version: whether servers of different vLLM versions may share.
 
     Raises:
         ConfigError: vLLM is not installed here, or does not accept the arguments.
@@ -41,7 +40,7 @@ def inspect_server(arguments: Sequence[str], *, ignore_version: bool = False) ->
         refusal = None
     except ConfigError as refused:
         refusal = refused
-    identity = model_identity(config, vllm_version="" if ignore_version else vllm.__version__)
+    identity = model_identity(config, vllm_version=vllm.__version__)
     model, transfer, lora = config.model_config, config.ec_transfer_config, config.lora_config
     multimodal = model.multimodal_config
     return ServerFacts(

@@ -1,4 +1,4 @@
-"""VLLM's entry point, named by `ec_connector_module_path` in `--ec-transfer-config`."""
+"""Entry point of vLLM, named by `ec_connector_module_path` in `--ec-transfer-config`."""
 
 from eccache.app.vllm.connector import ECCacheConnector
 

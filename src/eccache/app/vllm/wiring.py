@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ from eccache.app.ledger import PromiseLedger
 from eccache.app.ledger_limits import LedgerLimits
 from eccache.app.promises import PromiseParts, open_promises
 from eccache.app.telemetry import LocalTelemetry
-from eccache.app.worker_cache import EngineWorkerCache
+from eccache.app.worker import CacheWorker
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.namespace import Namespace
 from eccache.domain.policy import HEX_DIGITS, SharingPolicy
@@ -120,8 +121,13 @@ def worker(vllm_config: Any) -> WorkerParts:
         make_memory=host_memory,
         telemetry=common.telemetry,
     )
-    cache = EngineWorkerCache(
-        engine, host, MemfdCopies(map_private), common.clock, common.telemetry
+    cache = CacheWorker(
+        copies=MemfdCopies(map_private),
+        host=host,
+        put=functools.partial(engine.put, borrow=True),
+        close=engine.close,
+        clock=common.clock,
+        telemetry=common.telemetry,
     )
     side = WorkerSide(
         cache,
