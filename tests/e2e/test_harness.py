@@ -42,3 +42,12 @@ def test_a_run_of_the_encoder_is_seen(plain: Served, new_picture: Callable[[], M
     plain.ask(Question("What is this?", (picture,)))
     plain.ask(Question("And what else?", (picture,)))
     assert [((1, 8, 8),)] == [run.grids for run in plain.encoder_runs()[before:]]
+
+
+def test_a_reply_without_streaming_has_the_same_text(plain: Served, coffee: Medium) -> None:
+    """And vLLM's own fields are there."""
+    question = Question("What is this?", (coffee,), extra={"return_token_ids": True})
+    reply = plain.client.complete(question)
+    choice = reply["choices"][0]
+    assert plain.ask(question).text == choice["message"]["content"]
+    assert question.max_tokens == len(choice["token_ids"])

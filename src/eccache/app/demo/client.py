@@ -120,17 +120,31 @@ class ChatClient:
             text="".join(pieces), ttft_seconds=(first or end) - begin, seconds=end - begin
         )
 
+    def complete(self, question: Question) -> dict[str, Any]:
+        """Ask at temperature 0 without streaming, and return the whole body of the reply.
+
+        It has fields of vLLM's own, such as a producer's `ec_transfer_params`.
+        """
+        reply: Any = self._openai.chat.completions.create(
+            **self._request(question), extra_body=dict(question.extra)
+        )
+        body: dict[str, Any] = reply.model_dump()
+        return body
+
     def stream(self, question: Question) -> Iterator[str]:
         """Ask at temperature 0 and yield pieces of text; closing the iterator aborts the request."""
         chunks: Any = self._openai.chat.completions.create(
-            model=self._model,
-            messages=[question.message()],
-            temperature=0,
-            max_tokens=question.max_tokens,
-            stream=True,
-            extra_body=dict(question.extra),
+            **self._request(question), stream=True, extra_body=dict(question.extra)
         )
         with chunks:
             for chunk in chunks:
                 if chunk.choices and (piece := chunk.choices[0].delta.content):
                     yield piece
+
+    def _request(self, question: Question) -> dict[str, Any]:
+        return {
+            "model": self._model,
+            "messages": [question.message()],
+            "temperature": 0,
+            "max_tokens": question.max_tokens,
+        }

@@ -276,7 +276,7 @@ class VllmServer:
         if not log_file.exists():
             return what
         log = self.log()
-        # The first error is the cause: that of a worker or the engine; vLLM's last line only says that there is one.
+        # The first error is the cause; vLLM's last line only says that there is one.
         cause = f": {first.group('error')}" if (first := ERROR_LINE.search(log)) else ""
         tail = "\n".join(log.splitlines()[-TAIL_LINES:])
         return f"{what}{cause}\nThe whole log is in {log_file}, its end:\n{tail}"
