@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from eccache.adapters.buffers import PooledAllocator
 from eccache.adapters.disabled import DisabledStore
-from eccache.adapters.disk import DiskPolicy, DiskStore, Durability, open_shared_memory_store
+from eccache.adapters.disk import (
+    DiskParts,
+    DiskPolicy,
+    DiskStore,
+    Durability,
+    Layout,
+    described_namespaces,
+    open_shared_memory_store,
+    try_out,
+)
 from eccache.adapters.system import SystemClock, SystemFiles, available_memory_nbytes
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
@@ -22,6 +31,7 @@ from eccache.domain.dtypes import canonical_dtype
 from eccache.domain.namespace import Namespace
 from eccache.ports.clock import Clock
 from eccache.ports.host_framework import HostFramework
+from eccache.ports.inspection import ServerFacts
 from eccache.ports.storage import EntryStore
 from eccache.ports.telemetry import Telemetry
 
@@ -147,12 +157,7 @@ def open_store(
     """
     if not config.enabled:
         return DisabledStore()
-    policy = DiskPolicy(
-        capacity_nbytes=config.max_local_disk_nbytes,
-        free_space_ratio=config.min_free_space_ratio,
-        durability=Durability(config.durability),
-        shared_group=config.shared_group,
-    )
+    policy = _disk_policy(config)
     files = SystemFiles()
     if config.local_disk is None:
         root = shared_memory_root()
@@ -175,6 +180,82 @@ def open_store(
     )
 
 
+def _disk_policy(config: CacheConfig) -> DiskPolicy:
+    return DiskPolicy(
+        capacity_nbytes=config.max_local_disk_nbytes,
+        free_space_ratio=config.min_free_space_ratio,
+        durability=Durability(config.durability),
+        shared_group=config.shared_group,
+    )
+
+
 def shared_memory_root() -> str:
     """Return the directory of the store without a disk: in memory, shared by one user's processes."""
     return f"/dev/shm/eccache-{os.geteuid()}"  # noqa: S108 - its owner and mode are checked
+
+
+# --- what the operator's commands reach --------------------------------------------------------------
+
+
+def operator_root(config: CacheConfig) -> str:
+    """Return the directory that holds the entries of *config*, on disk or in shared memory."""
+    return config.local_disk or shared_memory_root()
+
+
+def memory_available_nbytes() -> int | None:
+    """Return what this process may still use of the host's memory; None: unknown."""
+    return available_memory_nbytes()
+
+
+def stored_nbytes(root: str, config: CacheConfig) -> int:
+    """Return the physical bytes that are under *root* already, as its accounting has them."""
+    clock = SystemClock()
+    parts = DiskParts.assemble(
+        root,
+        policy=_disk_policy(config),
+        files=SystemFiles(),
+        clock=clock,
+        telemetry=LocalTelemetry(clock),
+    )
+    try:
+        usage = parts.accounting.peek()
+    except OSError:
+        return 0
+    return 0 if usage is None else sum(usage.nbytes)
+
+
+def stored_namespaces(root: str) -> tuple[Namespace, ...]:
+    """Return every namespace that has entries under *root*; none where it can't be looked at."""
+    try:
+        return tuple(described_namespaces(SystemFiles(), Layout(root)))
+    except OSError:
+        return ()
+
+
+def try_out_root(root: str, config: CacheConfig) -> None:
+    """Store, read, verify and remove a small entry under *root*, which exists.
+
+    Raises:
+        ConfigError: the root can't be used.
+        StoreFault: a step failed.
+    """
+    clock, files = SystemClock(), SystemFiles()
+    store = DiskStore(
+        root,
+        policy=_disk_policy(config),
+        files=files,
+        clock=clock,
+        telemetry=LocalTelemetry(clock, "eccache.self_test"),
+    )
+    try_out(root, store, files)
+
+
+def inspect_vllm(arguments: Sequence[str]) -> ServerFacts:
+    """Return what vLLM would make of the arguments of `vllm serve`.
+
+    Raises:
+        ConfigError: vLLM is not installed, or does not accept them.
+    """
+    from eccache.adapters.vllm.inspection import inspect_server
+
+    return inspect_server(arguments)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import attrs
 
 from eccache.app.doctor.finding import Finding, ok, warning
 from eccache.app.doctor.subject import Subject
+from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
 
 CHECK = "namespace"
@@ -39,6 +42,44 @@ def differences(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[Di
         for name in sorted(first.keys() | second.keys())
         if first.get(name) != second.get(name)
     )
+
+
+def find_namespace(name: str, stored: tuple[Namespace, ...]) -> Namespace:
+    """Return the namespace that an operator means.
+
+    Args:
+        name: a fingerprint, the start of one that no other has, or the path of a namespace's directory
+            or of its `namespace.json`.
+        stored: those of the root.
+
+    Raises:
+        ConfigError: there is none, or more than one.
+    """
+    if "/" in name or name.endswith(".json"):
+        return _from_file(Path(name))
+    matching = [namespace for namespace in stored if namespace.fingerprint.startswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    known = ", ".join(namespace.fingerprint for namespace in stored) or "none"
+    raise ConfigError(
+        f"{len(matching) or 'no'} namespaces start with {name!r}.",
+        remedy=f"name one of those that the root has ({known}), another root with --path, or a file.",
+    )
+
+
+def _from_file(path: Path) -> Namespace:
+    file = path / "namespace.json" if path.is_dir() else path
+    try:
+        document = json.loads(file.read_bytes())
+        return Namespace(document["fingerprint"], document["ingredients"])
+    except OSError as failed:
+        raise ConfigError(
+            f"{file} can't be read: {failed.strerror}.", remedy="look at the path."
+        ) from failed
+    except (ValueError, TypeError, LookupError) as failed:
+        raise ConfigError(
+            f"{file} describes no namespace.", remedy="name a namespace.json that a server wrote."
+        ) from failed
 
 
 def check_namespace(subject: Subject) -> Iterator[Finding]:

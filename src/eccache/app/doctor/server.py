@@ -20,13 +20,9 @@ _EXAMPLE: Final = (
 
 def check_server(subject: Subject) -> Iterator[Finding]:
     """Report arguments under which the cache is not loaded, refuses to start, or can never hit."""
-    if subject.server_error:
-        yield error(
-            CHECK,
-            "vLLM does not accept these arguments here",
-            subject.server_error,
-            "run doctor where the server runs, with the arguments that the server gets.",
-        )
+    if subject.server_error is not None:
+        wrong = subject.server_error
+        yield error(CHECK, "vLLM can't be asked about this server", wrong.cause, wrong.remedy)
     server = subject.server
     if server is None:
         return

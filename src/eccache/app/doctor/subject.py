@@ -55,7 +55,7 @@ class Subject:
     dropped: tuple[DroppedKey, ...] = ()
     root: str | None = None
     server: ServerFacts | None = None
-    server_error: str = ""
+    server_error: ConfigError | None = None
     namespace: Namespace | None = None
     stored: tuple[Namespace, ...] = ()
     stored_nbytes: int = 0

@@ -1,0 +1,79 @@
+"""Collecting what the checks look at: from this machine, the configuration, the root and vLLM."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eccache.app.bootstrap import (
+    inspect_vllm,
+    memory_available_nbytes,
+    namespace_of,
+    operator_root,
+    stored_namespaces,
+    stored_nbytes,
+    try_out_root,
+)
+from eccache.app.config import CacheConfig
+from eccache.app.doctor.machine import Machine
+from eccache.app.doctor.subject import Subject, loaded_or_error
+from eccache.domain.errors import ConfigError
+from eccache.domain.namespace import Namespace
+from eccache.ports.inspection import ServerFacts
+
+
+def gather(
+    arguments: Sequence[str], settings: Mapping[str, Any], *, self_test: bool = True
+) -> Subject:
+    """Return the set-up as it is here.
+
+    Args:
+        arguments: of `vllm serve`; none: no server is looked at.
+        settings: values by name that go before every other source.
+        self_test: whether an existing root may be tried out.
+    """
+    server, server_error = _server(arguments)
+    extra_config = {} if server is None else server.extra_config
+    loaded, config_error, dropped = loaded_or_error(extra_config, settings)
+    config = None if loaded is None else loaded.config
+    root = None if config is None or not config.enabled else operator_root(config)
+    return Subject(
+        machine=Machine.here(memory_available_nbytes()),
+        loaded=loaded,
+        config_error=config_error,
+        dropped=dropped,
+        root=root,
+        server=server,
+        server_error=server_error,
+        namespace=_namespace(server, config),
+        stored=() if root is None else stored_namespaces(root),
+        stored_nbytes=0 if root is None or config is None else stored_nbytes(root, config),
+        self_test=_self_test(root, config) if self_test else None,
+    )
+
+
+def _server(arguments: Sequence[str]) -> tuple[ServerFacts | None, ConfigError | None]:
+    if not arguments:
+        return None, None
+    try:
+        return inspect_vllm(arguments), None
+    except ConfigError as refused:
+        return None, refused
+
+
+def _namespace(server: ServerFacts | None, config: CacheConfig | None) -> Namespace | None:
+    if server is None or config is None:
+        return None
+    ingredients = dict(server.ingredients)
+    if config.ignore_vllm_version:
+        ingredients["vllm"] = ""
+    return namespace_of(config, ingredients)
+
+
+def _self_test(root: str | None, config: CacheConfig | None) -> Callable[[], None] | None:
+    """Return the self-test; None where there is nothing to try, or nothing may be written."""
+    if root is None or config is None or not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        return None
+    return functools.partial(try_out_root, root, config)
