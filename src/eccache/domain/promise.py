@@ -1,14 +1,18 @@
 r"""The states of a promise: what the scheduler's side knows of one item.
 
 ```
-            submit                verified             taken by a step         all ranks acked
+            looked up              verified             allocated in a step    all ranks acked
   (none) ----------> PENDING ----------------> READY ------------------> LOADING ------------> (none)
-                        |  \  miss, fault,       |  request finished,
-                        |   \ deadline           |  age, budget
-                        |    +------> (none)     +--------> (none), copy closed
-                        |  request finished
-                        +----------> ABANDONED: the look-up's thread closes the copy when it is done
+                       |  \                    |  ^                        |
+                       |   \ miss, fault,      |  +------------------------+
+                       |    \ deadline         |    needed again, the copy is still there
+                       |     +-----> (none)    +--------> (none), copy closed
+                       |                         requests finished, age
+                       |  requests finished, deadline
+                       +----------> ABANDONED: the look-up's thread closes the copy when it is done
 ```
+
+Only READY answers True. A copy is closed when no request holds it and no rank has yet to load it.
 """
 
 from __future__ import annotations

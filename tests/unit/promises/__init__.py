@@ -1,0 +1,1 @@
+"""The promise ledger, what serves it, and the worker's side."""
