@@ -12,6 +12,7 @@ import attrs
 from eccache.adapters.buffers import PooledAllocator
 from eccache.adapters.disabled import DisabledStore
 from eccache.adapters.disk import (
+    DiskMaintenance,
     DiskParts,
     DiskPolicy,
     DiskStore,
@@ -32,6 +33,7 @@ from eccache.domain.namespace import Namespace
 from eccache.ports.clock import Clock
 from eccache.ports.host_framework import HostFramework
 from eccache.ports.inspection import ServerFacts
+from eccache.ports.maintenance import StoreMaintenance
 from eccache.ports.storage import EntryStore
 from eccache.ports.telemetry import Telemetry
 
@@ -209,19 +211,39 @@ def memory_available_nbytes() -> int | None:
 
 def stored_nbytes(root: str, config: CacheConfig) -> int:
     """Return the physical bytes that are under *root* already, as its accounting has them."""
+    try:
+        usage = _disk_parts(root, config).accounting.peek()
+    except OSError:
+        return 0
+    return 0 if usage is None else sum(usage.nbytes)
+
+
+def open_maintenance(root: str, config: CacheConfig, *, keeps_cap: bool) -> StoreMaintenance:
+    """Return what an operator may ask of the store at *root*, which is not made.
+
+    Args:
+        root: directory of the entries.
+        config: modes and bounds of the servers that use it.
+        keeps_cap: whether the configured cap is theirs, so that what is above it may be evicted.
+
+    Raises:
+        ConfigError: there is no store.
+    """
+    return DiskMaintenance(_disk_parts(root, config), keeps_cap=keeps_cap)
+
+
+def _disk_parts(root: str, config: CacheConfig) -> DiskParts:
     clock = SystemClock()
-    parts = DiskParts.assemble(
+    policy = _disk_policy(config)
+    if config.local_disk is None:
+        policy = attrs.evolve(policy, capacity_nbytes=config.max_local_cpu_nbytes)
+    return DiskParts.assemble(
         root,
-        policy=_disk_policy(config),
+        policy=policy,
         files=SystemFiles(),
         clock=clock,
         telemetry=LocalTelemetry(clock),
     )
-    try:
-        usage = parts.accounting.peek()
-    except OSError:
-        return 0
-    return 0 if usage is None else sum(usage.nbytes)
 
 
 def stored_namespaces(root: str) -> tuple[Namespace, ...]:

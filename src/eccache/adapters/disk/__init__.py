@@ -7,8 +7,10 @@ from eccache.adapters.disk.policy import DiskPolicy, Durability
 from eccache.adapters.disk.self_test import try_out
 from eccache.adapters.disk.shared_memory import open_shared_memory_store
 from eccache.adapters.disk.store import DiskStore
+from eccache.adapters.disk.upkeep import DiskMaintenance
 
 __all__ = [
+    "DiskMaintenance",
     "DiskParts",
     "DiskPolicy",
     "DiskStore",

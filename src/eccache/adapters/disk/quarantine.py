@@ -46,7 +46,7 @@ class Quarantine:
             self._move(path, target)
         except OSError:
             self._files.unlink(path)
-        self._keep_bounds()
+        self.keep_bounds()
 
     def _move(self, path: str, target: str) -> None:
         try:
@@ -55,7 +55,7 @@ class Quarantine:
             self._directories.make(self._directory)
             self._files.rename(path, target)
 
-    def _keep_bounds(self) -> None:
+    def keep_bounds(self) -> None:
         """Remove the oldest of what is more than the bounds allow."""
         with contextlib.suppress(OSError):
             kept_nbytes = 0

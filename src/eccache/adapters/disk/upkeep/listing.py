@@ -1,0 +1,80 @@
+"""What an entry says of itself, read from its first bytes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+from urllib.parse import unquote
+
+import attrs
+
+from eccache.adapters.disk.upkeep.walk import EntryFile
+from eccache.domain.entry_format import (
+    EntryHeader,
+    FrameError,
+    bounded_block_nbytes,
+    parse_header,
+)
+from eccache.domain.file_name import SUFFIX
+from eccache.ports.file_operations import FileOperations
+from eccache.ports.maintenance import StoredEntry
+
+_LENGTH_NBYTES: Final = 8
+_PARTS_OF_A_NAME: Final = 5
+
+
+def read_header(files: FileOperations, path: str) -> EntryHeader:
+    """Return the header of the entry at *path*, parsed within its bounds and not verified.
+
+    Raises:
+        OSError: it can't be read.
+        FrameError: it is no header.
+    """
+    descriptor = files.open(path)
+    try:
+        frame_nbytes = files.descriptor_status(descriptor).st_size
+        length = _read(files, descriptor, _LENGTH_NBYTES)
+        block_nbytes = bounded_block_nbytes(length, frame_nbytes)
+        return parse_header(_read(files, descriptor, block_nbytes), frame_nbytes)
+    finally:
+        files.close(descriptor)
+
+
+def stored_entry(files: FileOperations, file: EntryFile) -> StoredEntry:
+    """Return the entry in *file* with what its header says, or why that can't be read."""
+    name = file.name.removesuffix(SUFFIX)
+    known = StoredEntry(
+        namespace=file.namespace,
+        name=name,
+        path=file.path,
+        nbytes=file.nbytes,
+        last_used_seconds=file.status.st_mtime,
+        model=model_of(name),
+    )
+    try:
+        header = read_header(files, file.path)
+    except OSError as error:
+        return attrs.evolve(known, fault=f"can't be read: {error.strerror}")
+    except FrameError as error:
+        return attrs.evolve(known, fault=str(error))
+    created = None
+    with contextlib.suppress(KeyError, ValueError):
+        created = float(header.fields["created"])
+    return attrs.evolve(
+        known,
+        dtype=header.spec.dtype,
+        shape=header.spec.shape,
+        mm_hash=header.excerpt,
+        created_seconds=created,
+    )
+
+
+def model_of(name: str) -> str:
+    """Return the model in an entry's name, as far as a shortened name still has it."""
+    parts = name.rsplit("@", _PARTS_OF_A_NAME - 1)
+    return unquote(parts[0]) if len(parts) == _PARTS_OF_A_NAME else ""
+
+
+def _read(files: FileOperations, descriptor: int, nbytes: int) -> memoryview:
+    data = memoryview(bytearray(nbytes))
+    return data[: files.read(descriptor, data, 0)]

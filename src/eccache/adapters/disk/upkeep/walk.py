@@ -1,0 +1,175 @@
+"""Going through a root, one directory at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import attrs
+
+from eccache.adapters.disk.layout import (
+    BLOCK_NBYTES,
+    Layout,
+    is_entry,
+    namespaces,
+    scan_if_there,
+    shards,
+)
+from eccache.domain.namespace import FORMAT_VERSION
+from eccache.ports.file_operations import DirectoryOperations
+from eccache.ports.maintenance import Amount
+
+_VERSION: Final = re.compile(r"v([1-9][0-9]*)")
+
+
+@attrs.frozen
+class EntryFile:
+    """An entry as its directory has it.
+
+    Attributes:
+        namespace: fingerprint.
+        shard: index of its shard.
+        name: of the file.
+        path: of the file.
+        status: what is known of it.
+    """
+
+    namespace: str
+    shard: int
+    name: str
+    path: str
+    status: os.stat_result
+
+    @property
+    def nbytes(self) -> int:
+        """Physical bytes."""
+        return self.status.st_blocks * BLOCK_NBYTES
+
+
+def entry_files(
+    files: DirectoryOperations,
+    layout: Layout,
+    *,
+    wanted: Callable[[int], bool] = lambda _shard: True,
+    unreadable: Callable[[str, OSError], None] = lambda _path, _error: None,
+) -> Iterator[list[EntryFile]]:
+    """Yield the entries of one shard directory after the other.
+
+    Args:
+        files: file operations.
+        layout: the root's.
+        wanted: says of a shard's index whether it is looked into.
+        unreadable: is told of a directory that can't be looked into, which is then left out.
+
+    Raises:
+        OSError: the root itself can't be looked into.
+    """
+    for namespace in namespaces(files, layout):
+        try:
+            indices = sorted(shards(files, layout, namespace))
+        except OSError as error:
+            unreadable(layout.namespace(namespace), error)
+            continue
+        for index in filter(wanted, indices):
+            directory = layout.shard(namespace, index)
+            try:
+                found = scan_if_there(files, directory)
+            except OSError as error:
+                unreadable(directory, error)
+                continue
+            yield [
+                EntryFile(namespace, index, name, f"{directory}/{name}", status)
+                for name, status in found
+                if is_entry(name, status.st_mode)
+            ]
+
+
+def format_versions(files: DirectoryOperations, root: str) -> dict[int, str]:
+    """Return the directory of every format version under *root*, by version.
+
+    Raises:
+        OSError: the root can't be looked into.
+    """
+    return {
+        int(match[1]): f"{root}/{name}"
+        for name, status in files.scan(f"{root}/.")  # the root itself may be a link
+        if (match := _VERSION.fullmatch(name)) and stat.S_ISDIR(status.st_mode)
+    }
+
+
+def other_formats(files: DirectoryOperations, root: str) -> dict[int, str]:
+    """Return the directories of the format versions that are not this one.
+
+    Raises:
+        OSError: the root can't be looked into.
+    """
+    found = format_versions(files, root)
+    found.pop(FORMAT_VERSION, None)
+    return found
+
+
+def tree_amount(files: DirectoryOperations, directory: str) -> Amount:
+    """Return the regular files below *directory*, whatever they are; what can't be read is left out."""
+    amount = Amount()
+    with contextlib.suppress(OSError):
+        for name, status in files.scan(directory):
+            if stat.S_ISDIR(status.st_mode):
+                amount += tree_amount(files, f"{directory}/{name}")
+            elif stat.S_ISREG(status.st_mode):
+                amount += Amount(1, status.st_blocks * BLOCK_NBYTES)
+    return amount
+
+
+def remove_tree(files: DirectoryOperations, directory: str) -> Amount:
+    """Remove *directory* and all below it, following no link; return the regular files that went.
+
+    What can't be removed stays, and so do the directories that it is in.
+    """
+    amount = Amount()
+    with contextlib.suppress(OSError):
+        for name, status in files.scan(directory):
+            path = f"{directory}/{name}"
+            if stat.S_ISDIR(status.st_mode):
+                amount += remove_tree(files, path)
+                continue
+            with contextlib.suppress(OSError):
+                files.unlink(path)
+                if stat.S_ISREG(status.st_mode):
+                    amount += Amount(1, status.st_blocks * BLOCK_NBYTES)
+        files.remove_directory(directory)
+    return amount
+
+
+def remove_empty_directories(files: DirectoryOperations, layout: Layout) -> int:
+    """Remove shards without an entry, then namespaces without a shard; return how many directories.
+
+    A directory is removed only if it is empty, so that nothing can be lost; whoever publishes into one
+    that has just gone makes it anew.
+
+    Raises:
+        OSError: the root can't be looked into.
+    """
+    removed = 0
+    for namespace in namespaces(files, layout):
+        with contextlib.suppress(OSError):
+            for index in shards(files, layout, namespace):
+                removed += _removed(files, layout.shard(namespace, index))
+            directory = layout.namespace(namespace)
+            rest = files.scan(directory)
+            if not any(stat.S_ISDIR(status.st_mode) for _, status in rest):
+                for name, _ in rest:
+                    files.unlink(f"{directory}/{name}")
+                removed += _removed(files, directory)
+    return removed
+
+
+def _removed(files: DirectoryOperations, directory: str) -> bool:
+    try:
+        files.remove_directory(directory)
+    except OSError:
+        return False
+    return True
