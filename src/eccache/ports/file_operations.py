@@ -133,8 +133,16 @@ class AttributeOperations(Protocol):
 
 
 class FileOperations(DirectoryOperations, DescriptorOperations, AttributeOperations, Protocol):
-    """All of it. Whose process this is stands here too, since permissions follow from it."""
+    """All of it, and on whose behalf."""
 
     def user(self) -> int:
         """Return the effective user id."""
+        ...
+
+    def boot(self) -> str:
+        """Return what names the time since this machine was started; never raises.
+
+        The same text in all its processes, another one after the next start. Empty where the system has
+        none.
+        """
         ...

@@ -13,6 +13,7 @@ truncates ends the process, and one on a medium that hangs holds the GIL.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import struct
 from collections.abc import Callable
@@ -28,14 +29,17 @@ from eccache.adapters.disk.layout import (
     is_entry,
     namespaces,
     scan_if_there,
+    shards,
 )
 from eccache.adapters.disk.publisher import Publisher
 from eccache.adapters.disk.temporaries import Temporaries
+from eccache.adapters.disk.transfer import read_fully, write_fully
 from eccache.ports.file_operations import FileOperations
 
 _MAGIC: Final = 0x3145_4741_5355_4345
 """Reads "ECUSAGE1" on a little-endian machine; one written on another is no table here."""
-_HEADER: Final = struct.Struct("=QQQ")  # magic, shards, next shard of the rotation
+_BOOTS: Final = 5
+_HEADER: Final = struct.Struct(f"=QQQ{_BOOTS}Q")  # magic, shards, next of the rotation, boots
 _CURSOR: Final = struct.Struct("=Q")
 _CURSOR_OFFSET: Final = 16
 _HEADER_NBYTES: Final = 64
@@ -54,11 +58,13 @@ class Usage:
         nbytes: physical bytes by shard.
         entries: number of entries by shard.
         cursor: next shard of the rotation.
+        boots: the boots of machines during which it has been right; it may not have survived others.
     """
 
     nbytes: memoryview
     entries: memoryview
     cursor: int
+    boots: tuple[int, ...]
 
 
 class Accounting:
@@ -78,15 +84,20 @@ class Accounting:
         self._files = files
         self._temporaries = temporaries
         self._publisher = publisher
+        digest = hashlib.sha256(files.boot().encode()).digest()
+        self._boot = int.from_bytes(digest[:8], "little")
 
     def usage(self) -> Usage:
-        """Return the table's numbers; a table that is missing or no table is made anew by a full scan.
+        """Return the table's numbers, making it anew by a full scan where it can't be relied on.
+
+        That is where it is missing, or no table, or where the machine was started since: a power cut may
+        have left any part of it as it was.
 
         Raises:
             OSError: it can't be read or made.
         """
         found = self.peek()
-        if found is None:
+        if found is None or self._boot not in found.boots:
             self.rebuild()
             found = self.peek()
         if found is None:
@@ -107,25 +118,17 @@ class Accounting:
             raise
         table = memoryview(bytearray(_TABLE_NBYTES))
         try:
-            if self._files.read(descriptor, table, 0) < _TABLE_NBYTES:
+            if read_fully(self._files, descriptor, table, 0) < _TABLE_NBYTES:
                 return None
         except IsADirectoryError:
             return None
         finally:
             self._files.close(descriptor)
-        magic, shards, cursor = _HEADER.unpack_from(table)
-        if (magic, shards) != (_MAGIC, SHARDS):
+        magic, number_of_shards, cursor, *boots = _HEADER.unpack_from(table)
+        if (magic, number_of_shards) != (_MAGIC, SHARDS):
             return None
         numbers = table[_HEADER_NBYTES:].cast("Q")
-        return Usage(numbers[0::2], numbers[1::2], cursor % SHARDS)
-
-    def total_nbytes(self) -> int:
-        """Return the physical bytes of everything that the cap bounds.
-
-        Raises:
-            OSError: it can't be told.
-        """
-        return sum(self.usage().nbytes) + self.uncharted_nbytes()
+        return Usage(numbers[0::2], numbers[1::2], cursor % SHARDS, tuple(boots))
 
     def uncharted_nbytes(self) -> int:
         """Return the physical bytes of unfinished writes and quarantine, which no table holds.
@@ -155,20 +158,31 @@ class Accounting:
             before = [self._changed_ns(directory) for directory in directories]
             found = [entry for directory in directories for entry in self._look_at(directory)]
             nbytes = sum(status.st_blocks for _, status in found) * BLOCK_NBYTES
-            self._write(_PAIR.pack(nbytes, len(found)), _HEADER_NBYTES + shard * _PAIR.size)
+            self._set(shard, nbytes, len(found))
             if before == [self._changed_ns(directory) for directory in directories]:
                 break
         return found
 
-    def rotate(self) -> None:
-        """Rescan the shard whose turn it is.
+    def charge(self, shard: int, nbytes: int) -> None:
+        """Count *nbytes* more in *shard* for something that is about to appear there.
+
+        The rescan that follows sets the true number. Should its process die before, too much is counted
+        until the next rescan, never too little, and the cap holds.
+
+        Raises:
+            OSError: it can't be counted.
+        """
+        usage = self.usage()
+        self._set(shard, usage.nbytes[shard] + nbytes, usage.entries[shard])
+
+    def rotate(self, usage: Usage) -> None:
+        """Rescan the shard whose turn it was in *usage*.
 
         Raises:
             OSError: as `rescan`.
         """
-        shard = self.usage().cursor
-        self.rescan(shard)
-        self._write(_CURSOR.pack((shard + 1) % SHARDS), _CURSOR_OFFSET)
+        self.rescan(usage.cursor)
+        self._write(_CURSOR.pack((usage.cursor + 1) % SHARDS), _CURSOR_OFFSET)
 
     def rebuild(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
         """Make the table anew from a scan of everything; what changes meanwhile is mended later.
@@ -179,16 +193,21 @@ class Accounting:
         Raises:
             OSError: something can't be looked at, or the table can't be written.
         """
+        before = self.peek()
+        # Several machines may share a root; each of them has its own boots.
+        others = [boot for boot in before.boots if boot != self._boot] if before else []
+        boots = (self._boot, *others, *[self._boot] * _BOOTS)[:_BOOTS]
         table = memoryview(bytearray(_TABLE_NBYTES))
-        _HEADER.pack_into(table, 0, _MAGIC, SHARDS, 0)
+        _HEADER.pack_into(table, 0, _MAGIC, SHARDS, 0, *boots)
         numbers = table[_HEADER_NBYTES:].cast("Q")
         names = namespaces(self._files, self._layout)
-        for shard in range(SHARDS if names else 0):
-            for name in names:
+        for index, name in enumerate(names):
+            for shard in shards(self._files, self._layout, name):
                 for _, status in self._look_at(self._layout.shard(name, shard)):
                     numbers[2 * shard] += status.st_blocks * BLOCK_NBYTES
                     numbers[2 * shard + 1] += 1
-            progress(shard + 1, SHARDS)
+                progress(index * SHARDS + shard, len(names) * SHARDS)
+        progress(len(names) * SHARDS, len(names) * SHARDS)
         self._publisher.publish_bytes(self._layout.usage, table)
 
     def _changed_ns(self, directory: str) -> int:
@@ -204,6 +223,9 @@ class Accounting:
             if is_entry(name, status.st_mode)
         ]
 
+    def _set(self, shard: int, nbytes: int, entries: int) -> None:
+        self._write(_PAIR.pack(nbytes, entries), _HEADER_NBYTES + shard * _PAIR.size)
+
     def _write(self, numbers: bytes, offset: int) -> None:
         """Set *numbers*; where there is no table, the next `usage` makes one that is right."""
         try:
@@ -213,6 +235,6 @@ class Accounting:
                 return
             raise
         try:
-            self._files.write(descriptor, memoryview(numbers), offset)
+            write_fully(self._files, descriptor, memoryview(numbers), offset)
         finally:
             self._files.close(descriptor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from eccache.adapters.disk.accounting import Accounting
+from eccache.adapters.disk.accounting import Accounting, Usage
 from eccache.adapters.disk.eviction import Evictor
 from eccache.adapters.disk.layout import Layout
 from eccache.adapters.disk.notices import Notices
@@ -74,8 +74,10 @@ class Admission:
         """
         with self._lock:
             self._accounting.rescan(shard)
-            self._accounting.rotate()
-            self._within_cap(0)
+            usage = self._accounting.usage()
+            self._accounting.rotate(usage)
+            if self._excess(usage, 0) > 0:
+                self._within_cap(0)
 
     def evict(self, nbytes: int) -> bool:
         """Evict *nbytes* because the file system has no room; True if that freed anything.
@@ -87,15 +89,16 @@ class Admission:
             return self._temporaries.collect() + self._evictor.free(nbytes) > 0
 
     def _within_cap(self, nbytes: int) -> bool:
-        if self._excess(nbytes) > 0:
-            self._temporaries.collect()
-        excess = self._excess(nbytes)
+        excess = self._excess(self._accounting.usage(), nbytes)
+        if excess > 0 and self._temporaries.collect():
+            excess = self._excess(self._accounting.usage(), nbytes)
         while excess > 0 and self._evictor.free(excess):
-            excess = self._excess(nbytes)
+            excess = self._excess(self._accounting.usage(), nbytes)
         return excess <= 0
 
-    def _excess(self, nbytes: int) -> int:
-        return self._accounting.total_nbytes() + nbytes - self._policy.capacity_nbytes
+    def _excess(self, usage: Usage, nbytes: int) -> int:
+        stored_nbytes = sum(usage.nbytes) + self._accounting.uncharted_nbytes()
+        return stored_nbytes + nbytes - self._policy.capacity_nbytes
 
     def _above_floor(self, nbytes: int) -> bool:
         shortage = self._shortage(nbytes)

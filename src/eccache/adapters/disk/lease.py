@@ -6,6 +6,7 @@ import contextlib
 
 from eccache.adapters.disk.faults import store_fault
 from eccache.adapters.disk.notices import Notices
+from eccache.adapters.disk.transfer import read_fully
 from eccache.domain.errors import StoreFault
 from eccache.ports.file_operations import FileOperations
 
@@ -33,6 +34,17 @@ class FileLease:
         """Length of the file in bytes when it was opened."""
         return self._nbytes
 
+    @property
+    def descriptor(self) -> int:
+        """The open file.
+
+        Raises:
+            StoreFault: the lease is closed.
+        """
+        if self._descriptor is None:
+            raise StoreFault("the lease is closed")
+        return self._descriptor
+
     def view(self) -> memoryview:
         """Return the whole file as a private mapping, or as a copy where that can't be had safely.
 
@@ -42,7 +54,7 @@ class FileLease:
         Raises:
             StoreFault: the bytes can't be had.
         """
-        descriptor = self._open_descriptor()
+        descriptor = self.descriptor
         if self._nbytes == 0:
             return memoryview(bytearray())
         try:
@@ -62,18 +74,12 @@ class FileLease:
         Raises:
             StoreFault: the bytes can't be had.
         """
-        descriptor = self._open_descriptor()
+        descriptor = self.descriptor
         wanted = max(0, min(target.nbytes, self._nbytes - offset))
-        done = 0
         try:
-            while done < wanted:
-                read = self._files.read(descriptor, target[done:wanted], offset + done)
-                if read == 0:
-                    break
-                done += read
+            return read_fully(self._files, descriptor, target[:wanted], offset)
         except OSError as error:
             raise store_fault("read", error) from error
-        return done
 
     def close(self) -> None:
         """Close the file. Mappings stay."""
@@ -84,8 +90,3 @@ class FileLease:
 
     def __del__(self) -> None:
         self.close()
-
-    def _open_descriptor(self) -> int:
-        if self._descriptor is None:
-            raise StoreFault("the lease is closed")
-        return self._descriptor

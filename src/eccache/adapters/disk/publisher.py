@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+from collections.abc import Callable
 from typing import Final
 
 from eccache.adapters.disk.directories import Directories
-from eccache.adapters.disk.layout import parent
+from eccache.adapters.disk.layout import BLOCK_NBYTES, parent
 from eccache.adapters.disk.notices import Notices
 from eccache.adapters.disk.policy import DiskPolicy, Durability
 from eccache.adapters.disk.recency import Recency
 from eccache.adapters.disk.temporaries import Temporaries, Temporary
+from eccache.adapters.disk.transfer import write_fully
 from eccache.domain.frame import Frame
 from eccache.ports.file_operations import FileOperations
 
@@ -46,10 +47,15 @@ class Publisher:
         self._policy = policy
         self._notices = notices
 
-    def publish(self, path: str, frame: Frame) -> None:
+    def publish(self, path: str, frame: Frame, announce: Callable[[int], None]) -> None:
         """Write *frame* and give it the name *path*, in place of whatever file has it.
 
         Room is reserved before the first byte is written, so that a full disk costs nothing.
+
+        Args:
+            path: the name.
+            frame: what to write.
+            announce: is told the file's physical bytes just before it gets its name.
 
         Raises:
             OSError: it could not be done; then nothing is visible and nothing left behind.
@@ -60,15 +66,17 @@ class Publisher:
                     if not self._files.allocate(temporary.descriptor, frame.nbytes):
                         self._notices.once("store.allocation.unsupported", effect="slower writes")
                     for offset, piece in frame.pieces():
-                        self._write(temporary.descriptor, piece, offset)
+                        write_fully(self._files, temporary.descriptor, piece, offset)
                     self._recency.set(temporary.descriptor)
+                    blocks = self._files.descriptor_status(temporary.descriptor).st_blocks
+                    announce(blocks * BLOCK_NBYTES)
                     self._name(temporary, path)
             except FileNotFoundError:
                 # Somebody took the unfinished file away, or all of the root.
                 if attempt == _ATTEMPTS:
                     raise
             else:
-                self._anchor(path)
+                self._secure_name(path)
                 return
 
     def publish_bytes(self, path: str, data: memoryview) -> None:
@@ -78,18 +86,24 @@ class Publisher:
             OSError: it could not be done; then nothing changed.
         """
         with self._temporaries.created() as temporary:
-            self._write(temporary.descriptor, data, 0)
+            write_fully(self._files, temporary.descriptor, data, 0)
             self._name(temporary, path)
 
-    def _write(self, descriptor: int, data: memoryview, offset: int) -> None:
-        while data.nbytes:
-            written = self._files.write(descriptor, data, offset)
-            if written == 0:
-                raise OSError(errno.EIO, "nothing more can be written")
-            data = data[written:]
-            offset += written
+    def secure(self, descriptor: int, path: str) -> None:
+        """Make what another process published durable, if that is wanted: it may have died before.
 
-    def _anchor(self, path: str) -> None:
+        Args:
+            descriptor: the published file, open.
+            path: its name.
+
+        Raises:
+            OSError: it can't be known.
+        """
+        if self._policy.durability is Durability.POWER:
+            self._files.sync(descriptor)
+            self._directories.anchor(parent(path))
+
+    def _secure_name(self, path: str) -> None:
         try:
             self._directories.anchor(parent(path))
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import stat
 import threading
@@ -191,13 +192,14 @@ class DiskStore:
         if not self._parts.admission.admit(frame.nbytes):
             self._rejected += 1
             return PutOutcome.REJECTED
+        announce = functools.partial(self._parts.accounting.charge, shard_of(ref))
         try:
-            self._parts.publisher.publish(path, frame)
+            self._parts.publisher.publish(path, frame, announce)
         except OSError as error:
             # A quota that the file system tells nobody of, or someone else who is filling it up.
             if error.errno not in FULL or not self._parts.admission.evict(frame.nbytes):
                 raise
-            self._parts.publisher.publish(path, frame)
+            self._parts.publisher.publish(path, frame, announce)
         try:
             self._describe(ref)
             self._parts.admission.settle(shard_of(ref))
@@ -232,7 +234,10 @@ class DiskStore:
             if lease is None:
                 return False
             with contextlib.closing(lease):
-                return lease.nbytes == frame.nbytes and is_kept(lease.view(), ref, frame)
+                kept = lease.nbytes == frame.nbytes and is_kept(lease.view(), ref, frame)
+                if kept:
+                    self._parts.publisher.secure(lease.descriptor, path)
+                return kept
         except (OSError, StoreFault):
             return False  # What can't be read is worth replacing.
 

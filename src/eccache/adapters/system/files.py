@@ -18,6 +18,7 @@ _SCAN: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_RDONLY | os.O_DIRECTORY
 _CANT_ALLOCATE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _CANT_LOCK: Final = frozenset({errno.EWOULDBLOCK, errno.EACCES})
 _CANT_SYNC_DIRECTORY: Final = frozenset({errno.EINVAL, errno.EBADF})
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 if sys.platform == "linux":
@@ -157,3 +158,11 @@ class SystemFiles:
     def user(self) -> int:
         """Return the effective user id."""
         return os.geteuid()
+
+    def boot(self) -> str:
+        """Return Linux's boot id."""
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
