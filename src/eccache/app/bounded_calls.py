@@ -124,7 +124,9 @@ class BoundedCalls:
 
     def _serve(self, inbox: queue.SimpleQueue[_Call[Any] | None]) -> None:
         while (call := inbox.get()) is not None:
-            if not call.run():
+            waited_for = call.run()
+            del call  # or its result, perhaps 130 MB, would be kept until the next call
+            if not waited_for:
                 with self._lock:
                     self._lost -= 1
                 return

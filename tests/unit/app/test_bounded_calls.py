@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,15 @@ def test_a_call_raises_what_the_function_raises(calls: BoundedCalls) -> None:
 def test_calls_one_after_another_use_one_thread(calls: BoundedCalls) -> None:
     """A hand-over costs microseconds only because threads are kept."""
     assert 1 == len({calls.call(threading.get_ident, LONG) for _ in range(20)})
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_call(calls: BoundedCalls) -> None:
+    """What a call returned is its caller's alone: an entry is unmapped when the caller lets it go."""
+    gone = threading.Event()
+    result = calls.call(Hang, LONG)
+    weakref.finalize(result, gone.set)
+    del result
+    assert gone.wait(5.0)
 
 
 def test_a_hung_call_is_a_timeout(calls: BoundedCalls) -> None:
