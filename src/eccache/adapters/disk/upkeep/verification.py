@@ -71,8 +71,6 @@ class EntryReader:
             hasher.update(piece)
             done += piece.nbytes
             piece = self._read(descriptor, done)
-        if done != frame_nbytes:
-            raise FrameError(FrameFault.TRUNCATED, f"{done} of {frame_nbytes} bytes")
         if not hasher.matches():
             raise FrameError(FrameFault.DIGEST)
         header = parse_header(block, frame_nbytes)
