@@ -1,0 +1,1 @@
+"""Hugging Face transformers as the host, on tiny models with random weights."""
