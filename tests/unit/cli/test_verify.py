@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,3 +214,25 @@ def test_a_subset_is_one_that_exists() -> None:
     for number, parts in ((0, 1), (2, 1), (1, 0)):
         with pytest.raises(ValueError, match=r"part|must be"):
             Subset(number, parts)
+
+
+def test_a_terminal_sees_progress_and_a_pipe_does_not(filled: Filled) -> None:
+    """On a terminal a bar with amount and rate is drawn; elsewhere nothing is added to what is printed."""
+    command = [sys.executable, "-m", "eccache", "verify", "--path", str(filled.root)]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 1 == len(piped.stderr.splitlines())
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=follower, env=environment
+    ) as process:
+        os.close(follower)
+        drawn = b""
+        with contextlib.suppress(OSError), os.fdopen(leader, "rb", buffering=0) as screen:
+            while piece := screen.read(4096):
+                drawn += piece
+        assert 0 == process.wait()
+    text = drawn.decode()
+    assert "verifying" in text
+    assert "120.0/120.0 KiB" in text
+    assert "/s" in text

@@ -106,10 +106,10 @@ def _mounts() -> tuple[Mount, ...]:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return ()
-    return tuple(map(_parsed, lines))
+    return tuple(map(parsed_mount, lines))
 
 
-def _parsed(line: str) -> Mount:
+def parsed_mount(line: str) -> Mount:
     """Return the mount of one line of mountinfo, whose optional fields end with a dash."""
     fields = line.split()
     dash = fields.index("-")

@@ -1,0 +1,1 @@
+"""The doctor names what is wrong, and nothing that is not."""

@@ -1,0 +1,203 @@
+"""`eccache doctor` as an operator or a script calls it, on real directories."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eccache.app.bootstrap import open_store, try_out_root
+from eccache.app.cli import main
+from eccache.app.config import CacheConfig
+from eccache.app.doctor import gather
+from eccache.app.telemetry import LocalTelemetry
+from eccache.domain.errors import StoreFault
+from eccache.domain.namespace import Namespace
+from eccache.ports.inspection import ServerFacts
+from eccache.testing.clock import ManualClock
+from eccache.testing.frames import frame_of, ref_of
+from tests.unit.doctor.subjects import INGREDIENTS, server
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Call `eccache doctor` in an environment that configures nothing."""
+    for name in [name for name in os.environ if name.startswith(("ECCACHE_", "LMCACHE_"))]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: object) -> Result:
+        return CliRunner().invoke(main, ["doctor", *map(str, arguments)])
+
+    return call
+
+
+@pytest.fixture
+def known_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vLLM whose arguments were looked at already; vLLM itself is asked in another test."""
+
+    def inspect(arguments: tuple[str, ...]) -> ServerFacts:
+        return server(model=arguments[0], extra_config={"max_local_disk_size": 1})
+
+    monkeypatch.setattr(gather, "inspect_vllm", inspect)
+
+
+def fill(root: Path, **ingredients: str) -> Namespace:
+    """Store an entry of a server that differs in *ingredients*."""
+    namespace = Namespace.from_ingredients(INGREDIENTS | ingredients)
+    clock = ManualClock()
+    config = CacheConfig(local_disk=str(root), min_free_space_ratio=0.0)
+    store = open_store(config, namespace, clock, LocalTelemetry(clock))
+    ref = ref_of("picture", namespace=namespace)
+    store.put(ref, frame_of(ref))
+    return namespace
+
+
+def below(root: Path) -> set[str]:
+    """Everything below a directory, by path."""
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
+
+
+def test_the_effective_configuration_is_shown_with_sources(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known_server: None
+) -> None:
+    """Each value says where it came from: the environment, vLLM's arguments, the option, or nowhere."""
+    monkeypatch.setenv("ECCACHE_EPOCH", "spring")
+    found = json.loads(invoke("--path", tmp_path, "--json", "--", "org/vlm").stdout)
+    rows = {row["name"]: (row["value"], row["source"]) for row in found["configuration"]}
+    assert ("spring", "environment variable ECCACHE_EPOCH") == rows["epoch"]
+    assert str(tmp_path) == rows["local_disk"][0]
+    assert "ec_connector_extra_config" in rows["max_local_disk_size"][1]
+    assert ("5.0", "default") == rows["lookup_timeout_seconds"]
+    text = invoke("--path", tmp_path, "--", "org/vlm").stdout
+    assert "environment variable ECCACHE_EPOCH" in text
+
+
+def test_the_namespace_is_the_one_that_the_server_will_use(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known_server: None
+) -> None:
+    """Fingerprint and ingredients are shown, the epoch among them; waiving the version is heeded."""
+    monkeypatch.setenv("ECCACHE_EPOCH", "spring")
+    monkeypatch.setenv("ECCACHE_IGNORE_VLLM_VERSION", "true")
+    found = json.loads(invoke("--path", tmp_path, "--json", "--", "org/vlm").stdout)
+    expected = Namespace.from_ingredients(INGREDIENTS | {"vllm": "", "epoch": "spring"})
+    assert expected.fingerprint == found["namespace"]["fingerprint"]
+    assert dict(expected.ingredients) == found["namespace"]["ingredients"]
+
+
+def test_a_cold_server_beside_entries_of_another_revision_is_explained(
+    invoke: Invoke, tmp_path: Path, known_server: None
+) -> None:
+    """Why there are no hits: the entries that are there are of a server that differs in this."""
+    other = fill(tmp_path / "ec", revision="old")
+    result = invoke("--path", tmp_path / "ec", "--json", "--model", "org/vlm")
+    (finding,) = (f for f in json.loads(result.stdout)["findings"] if f["check"] == "namespace")
+    assert "warning" == finding["severity"]
+    assert other.fingerprint in finding["summary"]
+    assert "revision: old against abc" in finding["cause"]
+
+
+def test_a_warm_server_is_told(invoke: Invoke, tmp_path: Path, known_server: None) -> None:
+    """Its entries are there."""
+    fill(tmp_path / "ec")
+    assert "this server starts warm" in invoke("--path", tmp_path / "ec", "--", "org/vlm").stdout
+
+
+def test_exit_codes_are_for_scripts(invoke: Invoke, tmp_path: Path) -> None:
+    """0 without errors, 1 with one; warnings count with --strict."""
+    warned = tmp_path / "warned"
+    warned.mkdir()
+    warned.chmod(0o777)
+    assert 0 == invoke("--path", warned).exit_code
+    assert 1 == invoke("--path", warned, "--strict").exit_code
+    file = tmp_path / "file"
+    file.touch()
+    result = invoke("--path", file)
+    assert 1 == result.exit_code
+    assert "error    root" in result.stdout
+    assert "remedy" in result.stdout
+    assert "1 errors" in result.stdout
+
+
+def test_a_configuration_that_cannot_be_used_is_a_finding(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not end the examination: the other checks still report."""
+    monkeypatch.setenv("ECCACHE_DURABILITY", "for ever")
+    result = invoke("--path", tmp_path, "--json")
+    assert 1 == result.exit_code
+    found = json.loads(result.stdout)
+    assert 1 == found["errors"]
+    assert {"versions", "configuration"} == {finding["check"] for finding in found["findings"]}
+
+
+def test_examining_leaves_nothing_behind(invoke: Invoke, tmp_path: Path) -> None:
+    """Neither in a used root, nor in an empty one; and a missing one is not made."""
+    used, fresh, missing = tmp_path / "used", tmp_path / "fresh", tmp_path / "missing"
+    fill(used)
+    fresh.mkdir(mode=0o700)
+    before = below(used)
+    for root in (used, fresh, missing):
+        result = invoke("--path", root)
+        assert 0 == result.exit_code, result.output
+    assert before == below(used)
+    assert {"v1", "v1/unfinished", "v1/usage"} >= below(fresh)
+    assert not missing.exists()
+
+
+def test_the_self_test_really_stores(invoke: Invoke, tmp_path: Path) -> None:
+    """It fails where putting fails, and can be left out."""
+    root = tmp_path / "ec"
+    fill(root)
+    assert "a small entry was stored" in invoke("--path", root).stdout
+    assert "self-test" not in invoke("--path", root, "--no-self-test").stdout
+    too_small = CacheConfig(local_disk=str(root), max_local_disk_size=0.000001)
+    with pytest.raises(StoreFault, match="rejected"):
+        try_out_root(str(root), too_small)
+
+
+def test_the_difference_of_two_namespaces(invoke: Invoke, tmp_path: Path) -> None:
+    """By fingerprint, its start, directory or file: the ingredients that differ, and only those."""
+    root = tmp_path / "ec"
+    first, second = fill(root), fill(root, revision="old", quantization="fp8")
+    folder = root / "v1" / second.fingerprint
+    for name in (second.fingerprint, second.fingerprint[:8], folder, folder / "namespace.json"):
+        result = invoke("--path", root, "--json", "--diff", first.fingerprint, name)
+        assert 1 == result.exit_code, result.output
+        found = json.loads(result.stdout)
+        assert (first.fingerprint, second.fingerprint) == (found["first"], found["second"])
+        assert [
+            {"name": "quantization", "first": None, "second": "fp8"},
+            {"name": "revision", "first": "abc", "second": "old"},
+        ] == found["differences"]
+    text = invoke("--path", root, "--diff", first.fingerprint, second.fingerprint).stdout
+    assert ["quantization", "(none)", "fp8"] == text.splitlines()[1].split()
+
+
+def test_a_namespace_does_not_differ_from_itself(invoke: Invoke, tmp_path: Path) -> None:
+    """Exit code 0, as `diff` has it."""
+    namespace = fill(tmp_path / "ec")
+    twice = (namespace.fingerprint, namespace.fingerprint)
+    result = invoke("--path", tmp_path / "ec", "--diff", *twice)
+    assert 0 == result.exit_code
+    assert "the same ingredients" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["ffffffffffffffff", "", "/not/there", "broken.json"])
+def test_a_namespace_that_is_not_there_is_told(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """With exit code 3 and what there is instead."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.json").write_text("[]")
+    first = fill(tmp_path / "ec")
+    fill(tmp_path / "ec", revision="old")
+    result = invoke("--path", tmp_path / "ec", "--diff", first.fingerprint, name)
+    assert 3 == result.exit_code, result.output
+    assert "Remedy:" in result.stderr
+    assert "Traceback" not in result.output

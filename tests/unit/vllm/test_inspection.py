@@ -1,0 +1,99 @@
+"""The doctor sees a server's arguments with vLLM's own eyes, and the namespace that the server will use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eccache.adapters.vllm.inspection import inspect_server
+from eccache.app.config import load_config
+from eccache.app.doctor.gather import gather
+from eccache.domain.errors import ConfigError
+from eccache.domain.namespace import Namespace
+
+TRANSFER = {
+    "ec_connector": "ECCacheConnector",
+    "ec_connector_module_path": "eccache.app.vllm",
+    "ec_role": "ec_producer",
+    "ec_connector_extra_config": {"epoch": "spring"},
+}
+
+
+def arguments(model_folder: Path, *more: str) -> list[str]:
+    """What an operator writes behind `vllm serve`, options of the API server included."""
+    return [str(model_folder), "--dtype", "bfloat16", "--port", "8000", *more]
+
+
+def test_a_servers_arguments_are_understood(model_folder: Path) -> None:
+    """Model, dtype, connector, role and the cache's own settings come out as the server will have them."""
+    transfer = json.dumps(TRANSFER)
+    found = inspect_server(arguments(model_folder, "--ec-transfer-config", transfer))
+    assert str(model_folder) == found.model
+    assert "bfloat16" == found.encoder_dtype
+    assert found.refusal is None
+    assert ("ECCacheConnector", "eccache.app.vllm", "ec_producer") == (
+        found.connector,
+        found.module,
+        found.role,
+    )
+    assert {"epoch": "spring"} == dict(found.extra_config)
+    assert found.multimodal
+    assert not found.encoder_decoder
+
+
+def test_a_server_without_the_cache_is_seen(model_folder: Path) -> None:
+    """No connector, and a model that is told to take text only."""
+    found = inspect_server(["--model", str(model_folder), "--language-model-only"])
+    assert (None, None) == (found.connector, found.role)
+    assert not found.multimodal
+
+
+def test_what_would_refuse_the_start_is_said_before_it(model_folder: Path) -> None:
+    """The connector's own refusal, with the flags to change."""
+    flags = ["--mm-processor-cache-gb", "0", "--no-enable-prefix-caching"]
+    found = inspect_server(arguments(model_folder, *flags))
+    assert found.refusal is not None
+    assert "--enable-prefix-caching" in found.refusal.remedy
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [
+        (["--dtype", "bfloat17"], "invalid choice: 'bfloat17'"),
+        (["--mm-processor-cache-gb", "much"], "invalid float value"),
+        (["--max-model-len", "99999999"], "max_model_len"),
+    ],
+)
+def test_what_vllm_does_not_accept_is_said_in_its_words(
+    model_folder: Path, wrong: list[str], cause: str
+) -> None:
+    """No usage text, no exit, no traceback: the reason."""
+    with pytest.raises(ConfigError) as refused:
+        inspect_server([str(model_folder), *wrong])
+    assert cause in refused.value.cause
+
+
+def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """The path is in the cause."""
+    with pytest.raises(ConfigError, match="missing-model"):
+        inspect_server([str(tmp_path / "missing-model")])
+
+
+def test_the_doctors_namespace_is_the_servers(
+    model_folder: Path, make_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the doctor shows is what the connector computes from the same arguments."""
+    from eccache.app.vllm import wiring
+
+    monkeypatch.setenv("ECCACHE_EPOCH", "autumn")
+    transfer = json.dumps(TRANSFER)
+    subject = gather(arguments(model_folder, "--ec-transfer-config", transfer), {}, self_test=False)
+    vllm_config = make_config("ec_producer")
+    vllm_config.ec_transfer_config.ec_connector_extra_config = {"epoch": "spring"}
+    expected: Namespace = wiring._common(vllm_config).namespace  # noqa: SLF001 - there is no other
+    assert expected.fingerprint == (subject.namespace and subject.namespace.fingerprint)
+    assert "autumn" == load_config().epoch
