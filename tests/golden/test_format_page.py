@@ -7,11 +7,12 @@ import struct
 from pathlib import Path
 from typing import Any, cast
 
+import attrs
 import pytest
 import torch
 
 from eccache.domain.dtypes import DTYPES
-from eccache.domain.entry_format import open_verified
+from eccache.domain.entry_format import header_block, open_verified
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.file_name import file_name, shard_name
 from eccache.domain.frame import FreshFrame
@@ -111,4 +112,9 @@ def test_the_table_of_fields_is_complete_and_in_order() -> None:
     section = PAGE.split("### Metadata")[1].split("### Element types")[0]
     documented = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     header = re.findall(rb'"(\w+)":"', path_of("bfloat16").read_bytes()[:4096].split(b"},")[0])
-    assert documented == [name.decode() for name in header]
+    # A golden entry has no `content`; the one that has it is written here.
+    ref = attrs.evolve(EntryRef.for_mm_hash(NAMESPACE, "m", "id", "int8"), content="0" * 64)
+    block = bytes(header_block(ref, TensorSpec("int8", (1,)), {"created": "0"}))
+    written = re.findall(rb'"(\w+)":"', block.split(b"},")[0])
+    assert documented == [name.decode() for name in written]
+    assert written[:-1] == header

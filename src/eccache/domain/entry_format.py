@@ -35,6 +35,8 @@ ALIGNMENT: Final = 4096
 MAX_BLOCK_NBYTES: Final = 16 * ALIGNMENT
 """The header block (length field and JSON) is at most this long."""
 TENSOR_NAME: Final = "encoder_output"
+CONTENT_FIELD: Final = "content"
+"""Optional field: digest of what the encoder read, as the host framework's adapter takes it."""
 
 _LENGTH_NBYTES: Final = 8
 _PREFIX: Final = b'{"__metadata__":{"digest":"'
@@ -115,7 +117,8 @@ def header_block(ref: EntryRef, spec: TensorSpec, fields: Mapping[str, str]) -> 
     Args:
         ref: name and identity.
         spec: element type and shape of the payload.
-        fields: optional fields, e.g. `{"created": "1764500000"}`; names of required ones are refused.
+        fields: optional fields, e.g. `{"created": "1764500000"}`; names of those that the format itself
+            writes are refused.
 
     Raises:
         TypeError: a field is no str.
@@ -123,7 +126,7 @@ def header_block(ref: EntryRef, spec: TensorSpec, fields: Mapping[str, str]) -> 
             too long.
     """
     _require_text(fields)
-    if clash := _REQUIRED & fields.keys():
+    if clash := (_REQUIRED | {CONTENT_FIELD}) & fields.keys():
         msg = f"{sorted(clash)} are written by the format itself"
         raise ValueError(msg)
     metadata = {
@@ -136,6 +139,7 @@ def header_block(ref: EntryRef, spec: TensorSpec, fields: Mapping[str, str]) -> 
         "dtype": spec.dtype,
         "shape": ",".join(map(str, spec.shape)),
         **fields,
+        **({} if ref.content is None else {CONTENT_FIELD: ref.content}),
     }
     text = json.dumps(
         {"__metadata__": metadata, TENSOR_NAME: _tensor_entry(spec)}, separators=(",", ":")
@@ -260,13 +264,15 @@ def check_identity(header: EntryHeader, ref: EntryRef) -> None:
     """Require that *header* is of the entry that *ref* asks for.
 
     Raises:
-        FrameError: `IDENTITY`; another input whose 64-bit hash is equal, a file renamed by hand, or
-            one copied from another namespace.
+        FrameError: `IDENTITY`; another input whose 64-bit hash is equal, another content under an id
+            that was used twice, a file renamed by hand, or one copied from another namespace.
     """
     found = (header.namespace, header.key_name, header.mm_digest)
     wanted = (ref.namespace, file_name(ref.key).removesuffix(SUFFIX), ref.mm_digest.hex())
     if found != wanted:
         raise FrameError(FrameFault.IDENTITY)
+    if ref.content not in (None, header.fields.get(CONTENT_FIELD)):
+        raise FrameError(FrameFault.IDENTITY, "stored for another content")
 
 
 def open_verified(

@@ -20,10 +20,19 @@ from eccache.domain.errors import KeyFormatError
 _HEX = re.compile(r"0|[1-9a-f][0-9a-f]{0,15}")
 
 
-def mm_digest(mm_hash: str) -> bytes:
+_NOT_IN_UTF8 = b"\xff"
+
+
+def mm_digest(mm_hash: str, variant: str = "") -> bytes:
     """Return the 32-byte SHA-256 of *mm_hash*: the identity that 64 bits of a key can't give.
 
     Lone surrogates are encoded as they stand (`surrogatepass`), so that any str has a digest.
+
+    Args:
+        mm_hash: the host framework's id of the input, any text.
+        variant: tells inputs of one id apart that must not share, e.g. a tenant's. What is hashed is then
+            `FF variant FF mm_hash`: no text has the byte FF in UTF-8, so that no id, whoever chose it,
+            gives the digest of another id's variant.
 
     Raises:
         TypeError: *mm_hash* is not a str.
@@ -31,7 +40,11 @@ def mm_digest(mm_hash: str) -> bytes:
     if not isinstance(mm_hash, str):
         msg = f"an mm_hash is a str, not {type(mm_hash).__name__}; pass its text form"
         raise TypeError(msg)
-    return hashlib.sha256(mm_hash.encode("utf-8", "surrogatepass")).digest()
+    text = mm_hash.encode("utf-8", "surrogatepass")
+    if variant:
+        marked = variant.encode("utf-8", "surrogatepass")
+        text = _NOT_IN_UTF8.join((b"", marked, text))
+    return hashlib.sha256(text).digest()
 
 
 def stable_u64(text: str) -> int:

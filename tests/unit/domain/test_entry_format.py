@@ -164,6 +164,10 @@ OTHERS = {
     ),
     "a collision of 64 bits": EntryRef(REF.namespace, REF.key, bytes(32)),
     "the key alone forged": EntryRef(REF.namespace, EntryKey("m", 1, "int8"), REF.mm_digest),
+    "a variant of the id": EntryRef.for_mm_hash(
+        NAMESPACE, "test/model", "an input", "bfloat16", variant="salt"
+    ),
+    "a content that was not recorded": attrs.evolve(REF, content="ab" * 32),
 }
 
 
@@ -173,6 +177,41 @@ def test_an_entry_is_never_taken_for_another(other: str) -> None:
     frame = small_frame()
     assert fault_of(frame, REF) is None
     assert fault_of(frame, OTHERS[other]) is FrameFault.IDENTITY
+
+
+BOUND = attrs.evolve(REF, content="ab" * 32)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (BOUND, None),
+        (REF, None),
+        (attrs.evolve(REF, content="cd" * 32), FrameFault.IDENTITY),
+        (attrs.evolve(REF, content="ab" * 33), FrameFault.IDENTITY),
+    ],
+    ids=["the same content", "an id alone", "another content", "a longer digest"],
+)
+def test_an_entry_is_bound_to_its_content(asked: EntryRef, expected: FrameFault | None) -> None:
+    """One id used for two contents: only who asks by the id alone takes the entry as it is."""
+    spec = TensorSpec("uint8", (4,))
+    frame = whole(FreshFrame(BOUND, spec, memoryview(b"1234"), {}))
+    assert expected is fault_of(frame, asked)
+    kept = is_kept(memoryview(frame), asked, FreshFrame(asked, spec, memoryview(b"1234"), {}))
+    assert (expected is None) is kept
+
+
+@pytest.mark.parametrize("content", ["", "ab", "AB" * 32, "ab" * 65, "ab" * 32 + "\n"])
+def test_a_content_is_a_digest(content: str) -> None:
+    """What goes into a header and is compared is bounded, and can't be mistaken for something else."""
+    with pytest.raises(ValueError, match="content"):
+        attrs.evolve(REF, content=content)
+
+
+def test_a_field_can_not_pretend_a_content() -> None:
+    """The reference alone says what an entry is bound to."""
+    with pytest.raises(ValueError, match="content"):
+        header_block(REF, TensorSpec("uint8", (4,)), {"content": "ab" * 32})
 
 
 def test_without_a_reference_only_integrity_counts() -> None:

@@ -167,6 +167,38 @@ def test_a_reference_carries_the_whole_identity(mm_hash: str) -> None:
     assert mm_hash[:256] == ref.excerpt
 
 
+@given(ANY_TEXT | HARD_TEXT, st.text(min_size=1), ANY_TEXT | HARD_TEXT, st.text(min_size=1))
+def test_variants_of_ids_share_nothing(
+    mm_hash: str, variant: str, other: str, other_variant: str
+) -> None:
+    """Neither a plain id, whatever it looks like, nor another variant has a variant's digest."""
+    digest = mm_digest(mm_hash, variant)
+    assert digest != mm_digest(mm_hash)
+    assert digest not in {
+        mm_digest(forged)
+        for forged in (
+            other,
+            variant + mm_hash,
+            f"\xff{variant}\xff{mm_hash}",
+            b"\xff".join((b"", variant.encode(), mm_hash.encode("utf-8", "surrogatepass"))).decode(
+                "utf-8", "surrogateescape"
+            ),
+        )
+    }
+    same = (mm_hash, variant) == (other, other_variant)
+    assert same is (digest == mm_digest(other, other_variant))
+
+
+def test_a_variant_has_a_name_of_its_own() -> None:
+    """Two tenants' entries of one picture lie side by side."""
+    namespace = Namespace.from_ingredients({})
+    plain = EntryRef.for_mm_hash(namespace, "m", "id", "float16")
+    salted = EntryRef.for_mm_hash(namespace, "m", "id", "float16", variant="salt")
+    assert plain.key != salted.key
+    assert salted.mm_digest[:8] == salted.key.chunk_hash.to_bytes(8, "big")
+    assert EntryRef.for_mm_hash(namespace, "m", "id", "float16", variant="") == plain
+
+
 def test_a_reference_is_what_it_names_not_what_people_read() -> None:
     """The excerpt is for people: it takes no part in equality."""
     ref = EntryRef.for_mm_hash(Namespace.from_ingredients({}), "m", "id", "float16")
