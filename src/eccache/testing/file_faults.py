@@ -29,6 +29,10 @@ class _Intercepted:
             return False
         return self._files.exists(path)
 
+    def close(self, descriptor: int) -> None:
+        self._files.close(descriptor)  # A `close` that fails has closed all the same.
+        self._before("close")
+
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any operation
         operation = getattr(self._files, name)
 

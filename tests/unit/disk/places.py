@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import stat
 from pathlib import Path
@@ -130,8 +131,8 @@ def read(store: EntryStore, ref: EntryRef) -> bytes | None:
     lease = store.get(ref)
     if lease is None:
         return None
-    view = lease.view()
-    lease.close()
+    with contextlib.closing(lease):
+        view = lease.view()
     try:
         open_verified(view, ref)
     except FrameError as error:

@@ -1,5 +1,6 @@
 """A process dies, or the power fails, at every single operation of a put or a removal."""
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 
@@ -24,12 +25,14 @@ def put_new(store: DiskStore) -> object:
     return put(store, REF, 1, rows=5)
 
 
+def remove(reason: RemoveReason, store: DiskStore) -> object:
+    """Remove what is there."""
+    return store.remove(REF, reason)
+
+
 VERBS: dict[str, Verb] = {
     "put": put_new,
-    **{
-        f"remove {reason.value}": lambda store, reason=reason: store.remove(REF, reason)
-        for reason in RemoveReason
-    },
+    **{f"remove {reason.value}": functools.partial(remove, reason) for reason in RemoveReason},
 }
 
 
@@ -59,8 +62,9 @@ def crashes(verb: Verb, *, durability: Durability, fresh: bool) -> Iterator[Simu
 def test_a_process_that_dies_leaves_the_old_the_new_or_nothing(verb: Verb, *, fresh: bool) -> None:
     """Whatever the operation, what is there is whole, other entries stay, and the root is usable."""
     possible = {None if fresh else OLD, NEW if verb is put_new else None}
-    count = 0
-    for count, place in enumerate(crashes(verb, durability=Durability.PROCESS, fresh=fresh)):
+    deaths = 0
+    for place in crashes(verb, durability=Durability.PROCESS, fresh=fresh):
+        deaths += 1
         store = place.store()
         assert read(store, REF) in possible
         assert fresh or read(store, OTHER) is not None
@@ -70,10 +74,10 @@ def test_a_process_that_dies_leaves_the_old_the_new_or_nothing(verb: Verb, *, fr
         assert [] == place.unfinished()
         sizes = sum(info.nbytes for info in store.entries())
         assert sizes + place.nbytes_in("/cache/v1/quarantine") == place.nbytes_in()
-    assert count > 3 or (fresh and verb is not put_new)
+    assert deaths > 0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_power_cut_leaves_the_old_the_new_or_damage_that_is_seen(seed: int) -> None:
     """Nothing is synced, so anything may be lost, and nothing wrong is read."""
     rng = random.Random(seed)
@@ -85,7 +89,7 @@ def test_a_power_cut_leaves_the_old_the_new_or_damage_that_is_seen(seed: int) ->
         assert NEW == read(store, REF)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("fresh", [True, False])
 def test_durability_power_keeps_what_was_stored(seed: int, *, fresh: bool) -> None:
     """An entry that was reported stored, or present, survives a power cut at any later operation."""
@@ -99,7 +103,7 @@ def test_durability_power_keeps_what_was_stored(seed: int, *, fresh: bool) -> No
         assert fresh or read(store, OTHER) is not None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_an_old_entry_stays_until_the_new_one_is_durable(seed: int) -> None:
     """With durability `power`, replacing an entry never loses both."""
     rng = random.Random(seed)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import struct
 from collections.abc import Callable
 from typing import Final
@@ -118,10 +119,10 @@ class Accounting:
             raise
         table = memoryview(bytearray(_TABLE_NBYTES))
         try:
+            if not stat.S_ISREG(self._files.descriptor_status(descriptor).st_mode):
+                return None
             if read_fully(self._files, descriptor, table, 0) < _TABLE_NBYTES:
                 return None
-        except IsADirectoryError:
-            return None
         finally:
             self._files.close(descriptor)
         magic, number_of_shards, cursor, *boots = _HEADER.unpack_from(table)

@@ -106,10 +106,11 @@ class Temporaries:
         Raises:
             OSError: it can't be told what is there.
         """
-        trusted = self._can_trust_locks()
         collected = 0
         for name, status in scan_if_there(self._files, self._directory):
-            if self._is_stale(status.st_mtime) or (trusted and not self._has_writer(name)):
+            if self._is_stale(status.st_mtime) or (
+                self._can_trust_locks() and not self._has_writer(name)
+            ):
                 collected += self._unlinked(name, status.st_mode)
         return collected
 
@@ -133,9 +134,12 @@ class Temporaries:
     def _can_trust_locks(self) -> bool:
         """Return whether a lock that one open file has is denied to another, tried out once."""
         if self._locks_work is None:
-            with self.created() as probe:
-                self._locks_work = self._has_writer(probe.path.rpartition("/")[2])
-                self._files.unlink(probe.path)
+            try:
+                with self.created() as probe:
+                    self._locks_work = self._has_writer(probe.path.rpartition("/")[2])
+                    self._files.unlink(probe.path)
+            except OSError:
+                return False
         return self._locks_work
 
     def _has_writer(self, name: str) -> bool:

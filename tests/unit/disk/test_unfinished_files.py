@@ -1,0 +1,123 @@
+"""Unfinished files: made under names of their own, collected when nobody writes them any more."""
+
+import pytest
+
+from eccache.domain.errors import StoreFault
+from eccache.domain.outcomes import PutOutcome
+from eccache.testing.file_faults import featureless, intercepted
+from eccache.testing.frames import frame_of, ref_of
+from eccache.testing.simulated_process import ProcessDied, SimulatedProcess
+from tests.unit.disk.places import LAYOUT, SimulatedPlace, put, read
+
+REF = ref_of("an input")
+
+
+def dead_writer(place: SimulatedPlace) -> None:
+    """Let a process die while it writes."""
+    put(place.store(), ref_of("something"))
+    process = place.process()
+    store = place.store(process)
+    process.operations.clear()
+    process.write = lambda *_: die(process)  # type: ignore[method-assign]
+    with pytest.raises(ProcessDied):
+        store.put(REF, frame_of(REF))
+    assert 1 == len(place.unfinished())
+
+
+def die(process: SimulatedProcess) -> int:
+    """End a process."""
+    process.die()
+    raise ProcessDied
+
+
+def test_what_a_dead_writer_left_is_collected_at_once() -> None:
+    """The lock went with the process; no age and no process id is needed to tell."""
+    place = SimulatedPlace()
+    dead_writer(place)
+    assert 1 == place.parts().temporaries.collect()
+    assert [] == place.unfinished()
+
+
+def test_what_is_being_written_is_left_alone() -> None:
+    """A file whose writer lives has a lock, and stays however often one collects."""
+    place = SimulatedPlace()
+    with place.parts().temporaries.created():
+        assert 0 == place.parts().temporaries.collect()
+        assert 1 == len(place.unfinished())
+    assert 1 == place.parts().temporaries.collect()
+
+
+def test_without_locks_age_decides() -> None:
+    """Where a lock is granted to everybody it proves nothing: only what is old goes."""
+    place = SimulatedPlace()
+    dead_writer(place)
+    parts = place.parts(featureless(place.process()))
+    assert 0 == parts.temporaries.collect()
+    place.clock.advance(3601)
+    assert 1 == parts.temporaries.collect()
+
+
+@pytest.mark.parametrize("seconds", [-3601, 3601])
+def test_old_files_go_without_being_asked(seconds: float) -> None:
+    """The next put of anybody takes away what is older than an hour, or as far in the future."""
+    place = SimulatedPlace()
+    dead_writer(place)
+    put(place.store(), ref_of("another"))
+    assert 1 == len(place.unfinished())
+    place.clock.jump(seconds)
+    put(place.store(), ref_of("a third"))
+    assert [] == place.unfinished()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_writer_whose_file_is_taken_away_writes_again(times: int) -> None:
+    """Should a file with a writer be collected all the same, the put succeeds."""
+    place = SimulatedPlace()
+    process = place.process()
+    thief = place.process()
+    taken: list[str] = []
+
+    def take(operation: str) -> None:
+        if operation == "rename" and len(taken) < times and place.unfinished():
+            taken.append(place.unfinished()[0])
+            thief.unlink(f"{LAYOUT.temporary}/{taken[-1]}")
+
+    put(place.store(), ref_of("something"))
+    assert PutOutcome.STORED is put(place.store(intercepted(process, take)), REF)
+    assert times == len(taken)
+    assert read(place.store(), REF) is not None
+
+
+def test_a_writer_whose_file_is_always_taken_away_gives_up() -> None:
+    """It ends with a fault, and nothing is left behind."""
+    place = SimulatedPlace()
+    thief = place.process()
+
+    def take(operation: str) -> None:
+        if operation == "rename":
+            for name in place.unfinished():
+                thief.unlink(f"{LAYOUT.temporary}/{name}")
+
+    put(place.store(), ref_of("something"))
+    with pytest.raises(StoreFault, match="put failed"):
+        put(place.store(intercepted(place.process(), take)), REF)
+    assert [] == place.unfinished()
+
+
+def test_writers_of_one_entry_use_files_of_their_own() -> None:
+    """Two processes that write one entry at once never share an unfinished file."""
+    place = SimulatedPlace()
+    other = place.store()
+    nested: list[PutOutcome] = []
+
+    def put_meanwhile(operation: str) -> None:
+        if operation == "write" and not nested and place.unfinished():
+            nested.append(PutOutcome.REJECTED)
+            nested.append(put(other, REF, seed=1))
+
+    put(place.store(), ref_of("something"))
+    store = place.store(intercepted(place.process(), put_meanwhile))
+    assert PutOutcome.STORED is put(store, REF, seed=2)
+    assert [PutOutcome.REJECTED, PutOutcome.STORED] == nested
+    assert read(store, REF) is not None
+    assert [] == place.unfinished()
