@@ -14,6 +14,7 @@ from eccache.adapters.disk.accounting import Accounting, Found
 from eccache.adapters.disk.layout import BLOCK_NBYTES, SHARDS
 from eccache.adapters.disk.recency import Recency
 from eccache.ports.file_operations import FileOperations
+from eccache.ports.telemetry import Telemetry
 
 _MAX_SHARDS: Final = 16
 """Directories that a round looks into at the most."""
@@ -44,15 +45,22 @@ class Evictor:
         accounting: says which shards are worth looking at.
         recency: says who goes first.
         rng: draws shards.
+        telemetry: counts `evictions`.
     """
 
     def __init__(
-        self, files: FileOperations, accounting: Accounting, recency: Recency, rng: random.Random
+        self,
+        files: FileOperations,
+        accounting: Accounting,
+        recency: Recency,
+        rng: random.Random,
+        telemetry: Telemetry,
     ) -> None:
         self._files = files
         self._accounting = accounting
         self._recency = recency
         self._rng = rng
+        self._telemetry = telemetry
         self._pool: list[_Candidate] = []
         self.evictions = 0
 
@@ -120,4 +128,5 @@ class Evictor:
         except OSError:
             return False
         self.evictions += 1
+        self._telemetry.count("evictions")
         return True

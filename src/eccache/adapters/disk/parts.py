@@ -59,7 +59,8 @@ class DiskParts:
         temporaries = Temporaries(layout, files, directories, clock, policy)
         publisher = Publisher(files, directories, temporaries, recency, policy, notices)
         accounting = Accounting(layout, files, temporaries, publisher)
-        evictor = Evictor(files, accounting, recency, rng or random.Random())  # noqa: S311
+        draw = rng or random.Random()  # noqa: S311 - no secret
+        evictor = Evictor(files, accounting, recency, draw, telemetry)
         admission = Admission(layout, files, policy, accounting, evictor, temporaries, notices)
         return cls(
             layout=layout,

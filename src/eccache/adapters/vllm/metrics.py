@@ -53,6 +53,7 @@ COUNTERS: Final = (
     _Counter("already_present", "Encoder outputs whose entry was there already."),
     _Counter("rejected", "Encoder outputs that the store refuses for good, e.g. above the cap."),
     _Counter("failed_puts", "Encoder outputs that could not be stored."),
+    _Counter("evictions", "Entries evicted by this server to make room."),
     _Counter("bytes_read", "Bytes of encoder outputs read and verified."),
     _Counter("bytes_loaded", "Bytes of copies loaded by a rank."),
     _Counter("bytes_written", "Bytes of entries stored."),
@@ -79,7 +80,12 @@ HISTOGRAMS: Final = (
     ("lookup_seconds", "Time from the start of a look-up to its answer."),
     ("load_seconds", "Time a rank spent on loading the copies of one step."),
 )
-GAUGES: Final = (("promised_bytes", "Host memory held by promised copies."),)
+GAUGES: Final = (
+    ("promised_bytes", "Host memory held by promised copies."),
+    ("stored_bytes", "Physical bytes in the store, of all servers that share it."),
+    ("capacity_bytes", "Physical bytes that may be in the store."),
+    ("entries", "Entries in the store, of all models."),
+)
 
 
 class CacheTransferStats(ECConnectorStats):

@@ -25,6 +25,7 @@ from eccache.app.config import CacheConfig, load_config
 from eccache.app.ledger import PromiseLedger
 from eccache.app.ledger_limits import LedgerLimits
 from eccache.app.promises import PromiseParts, open_promises
+from eccache.app.store_levels import StoreLevels
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.worker import CacheWorker
 from eccache.domain.entry_ref import EntryRef
@@ -76,6 +77,7 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     transfer = vllm_config.ec_transfer_config
     prove_reachable(engine_token(vllm_config), ranks.all_ranks(vllm_config.parallel_config))
     lookup, store = _promises(common, vllm_config)
+    levels = StoreLevels(store.stats, common.telemetry)
     describer = ItemDescriber(vllm_config.model_config)
     side = SchedulerSide(
         lookup,
@@ -95,6 +97,7 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
         return describer.describe(request, lambda identifier: side.is_shared(request, identifier))
 
     def close() -> None:
+        levels.close()
         side.close()
         store.close()
 
