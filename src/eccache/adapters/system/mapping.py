@@ -62,14 +62,16 @@ def map_private(descriptor: int, nbytes: int) -> memoryview | None:
     address = _libc.mmap(None, nbytes, protection, mmap.MAP_PRIVATE, descriptor, 0)
     if address == _FAILED:
         raise _error()
-    owner = _Mapped.from_address(address)
-    owner.mapped_nbytes = nbytes
     while _libc.madvise(address, nbytes, _POPULATE_READ):
         error = _error()
+        if error.errno == errno.EINTR:
+            continue
+        _libc.munmap(address, nbytes)
         if error.errno == errno.EINVAL:
             return None
-        if error.errno not in (errno.EINTR, errno.EAGAIN):
-            raise error
+        raise error
+    owner = _Mapped.from_address(address)
+    owner.mapped_nbytes = nbytes
     return memoryview(owner).cast("B")[:nbytes]
 
 
