@@ -21,6 +21,15 @@ def no_gradients() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> Iterator[None]:
+    """Tiny tensors are computed by one thread; a second one would only wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[ECCacheEngine[torch.Tensor]]:
     """An open cache in an empty folder."""

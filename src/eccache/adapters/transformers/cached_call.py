@@ -115,7 +115,7 @@ class CachedCall:
         self._divides = parts.per_item
         self._given_up: UncacheableError | None = None
         self._installed = False
-        functools.update_wrapper(self, self._stock)
+        functools.update_wrapper(self, self._stock, updated=())
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return getattr, (self._seam.owner, self._seam.attribute)
