@@ -16,7 +16,7 @@ FAST := $(addprefix --ignore=tests/,$(SLOW))
 
 say = printf '\n\033[1m== %s\033[0m\n' '$(1)'
 
-.PHONY: help setup format lint types layers fast check test demo bench nightly docs test-matrix redis clean
+.PHONY: help setup format lint types layers fast check test demo bench nightly docs test-matrix redis prometheus clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,15 +47,20 @@ $(VENV)/.setup-bench: $(VENV)/.setup
 	@$(BIN)/python -m pip install -e '.[bench]' | sed -u '/already satisfied/d'
 	@touch $@
 
-redis:
-	@command -v redis-server >/dev/null && exit 0; \
+# What the integration tests start for themselves.
+redis: package := redis-server
+redis: program := redis-server
+prometheus: package := prometheus
+prometheus: program := promtool
+redis prometheus:
+	@command -v $(program) >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  $(call say,set-up: redis-server); \
+	  $(call say,set-up: $(package)); \
 	  apt-get update -qq; \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(package); \
 	else \
-	  echo 'The integration tests start a redis-server of their own and found none to start.' >&2; \
-	  echo 'Install it (Debian and Ubuntu: apt-get install redis-server), then run this again.' >&2; \
+	  echo 'The integration tests start a $(package) of their own and found none to start.' >&2; \
+	  echo 'Install it (Debian and Ubuntu: apt-get install $(package)), then run this again.' >&2; \
 	  exit 1; \
 	fi
 
@@ -86,13 +91,13 @@ fast: setup ## unit, typing, golden, conformance and stateful tests, with branch
 check: lint types layers fast ## everything above, for every commit: under 2 minutes
 
 test: export HYPOTHESIS_PROFILE ?= ci
-test: lint types layers redis ## check, and the fault, integration and end-to-end tests
+test: lint types layers redis prometheus ## check, and the fault, integration and end-to-end tests
 	@$(call say,tests)
 	@$(BIN)/pytest --cov --cov-report=term-missing $(ARGS)
 
 nightly: export HYPOTHESIS_PROFILE := nightly
 nightly: export ECCACHE_NIGHTLY := 1
-nightly: setup redis ## the tests with the counts and durations of a night
+nightly: setup redis prometheus ## the tests with the counts and durations of a night
 	@$(BIN)/pytest -o faulthandler_timeout=20000 $(ARGS)
 
 ## --- the rest ---------------------------------------------------------------------------------
@@ -111,7 +116,7 @@ docs: $(VENV)/.setup-docs ## build the documentation; a warning is an error
 PYTHONS ?= 3.11 3.12 3.13
 PYTHON_TESTS ?= tests/unit/domain
 LMCACHES ?= 0.4.5 0.5.6
-test-matrix: setup redis ## the domain on each Python, integration on the oldest and newest LMCache
+test-matrix: setup redis prometheus ## the domain on each Python, integration on the oldest and newest LMCache
 	@ran=; for version in $(PYTHONS); do \
 	  if python$$version -c '' 2>/dev/null; then \
 	    $(MAKE) VENV=.venv-py$$version PYTHON=python$$version EXTRAS=dev setup; \
