@@ -138,12 +138,13 @@ class PromiseLedger:
                 needed=item.num_embeds,
             )
         self._telemetry.count(LookupOutcome.HIT.value)
-        self._loads.begin(item.mm_hash, copy, self._clock.monotonic())
+        self._loads.begin(item.mm_hash, copy)
 
     def take_step(self) -> StepPlan:
         """Return what was allocated since the last call, and forget it."""
-        self._catch_up(self._clock.monotonic())
-        loads = self._loads.take_planned()
+        now = self._clock.monotonic()
+        self._catch_up(now)
+        loads = self._loads.take_planned(now)
         if not loads and not self._saves:
             return _NOTHING
         saves, self._saves = tuple(self._saves), {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 
 import attrs
@@ -19,13 +20,13 @@ class _Load:
         mm_hash: the input's id.
         copy: what is loaded.
         unacknowledged: ranks that have yet to say that they are done.
-        gives_up_at: monotonic seconds.
+        gives_up_at: monotonic seconds; infinite until the workers are told.
     """
 
     mm_hash: str
     copy: PromisedCopy
     unacknowledged: int
-    gives_up_at: float
+    gives_up_at: float = math.inf
 
 
 class LoadsInFlight:
@@ -52,16 +53,18 @@ class LoadsInFlight:
         """Return how many loads some rank has not acknowledged."""
         return len(self._loads)
 
-    def begin(self, mm_hash: str, copy: PromisedCopy, now: float) -> None:
+    def begin(self, mm_hash: str, copy: PromisedCopy) -> None:
         """Plan a load of *copy* for this step; takes over one use of it."""
         promise_id = next(self._ids)
-        self._loads[promise_id] = _Load(mm_hash, copy, self._ranks, now + self._ack_timeout_seconds)
+        self._loads[promise_id] = _Load(mm_hash, copy, self._ranks)
         self._latest[mm_hash] = promise_id
         self._planned.append(PromisedLoad(mm_hash, promise_id, copy.pid, copy.fd, copy.nbytes))
 
-    def take_planned(self) -> tuple[PromisedLoad, ...]:
-        """Return the loads begun since the last call."""
+    def take_planned(self, now: float) -> tuple[PromisedLoad, ...]:
+        """Return the loads begun since the last call; from *now* on the workers are expected to answer."""
         planned, self._planned = self._planned, []
+        for load in planned:
+            self._loads[load.promise_id].gives_up_at = now + self._ack_timeout_seconds
         return tuple(planned)
 
     def copy_of(self, mm_hash: str) -> PromisedCopy | None:
@@ -97,6 +100,6 @@ class LoadsInFlight:
 
     def _end(self, promise_id: int) -> None:
         load = self._loads.pop(promise_id)
-        if self._latest[load.mm_hash] == promise_id:
+        if self._latest.get(load.mm_hash) == promise_id:
             del self._latest[load.mm_hash]
         self._release(load.copy)

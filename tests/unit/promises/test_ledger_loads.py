@@ -23,18 +23,18 @@ class Loads(LoadsInFlight):
 def test_a_load_tells_a_worker_where_the_copy_is() -> None:
     """Process, descriptor, length, and an id that no other load has."""
     loads = Loads()
-    loads.begin("a", copy_of(5), 0.0)
-    loads.begin("b", copy_of(6), 0.0)
+    loads.begin("a", copy_of(5))
+    loads.begin("b", copy_of(6))
     expected = (PromisedLoad("a", 1, 1, 5, 4096), PromisedLoad("b", 2, 1, 6, 4096))
-    assert expected == loads.take_planned()
-    assert () == loads.take_planned()
+    assert expected == loads.take_planned(0.0)
+    assert () == loads.take_planned(0.0)
 
 
 def test_the_last_acknowledgement_releases_the_copy() -> None:
     """With one rank still to come, the copy stays."""
     loads = Loads()
     copy = copy_of(5)
-    loads.begin("a", copy, 0.0)
+    loads.begin("a", copy)
     loads.acknowledge(1, 1)
     assert [] == loads.released
     loads.acknowledge(1, 1)
@@ -45,7 +45,7 @@ def test_the_last_acknowledgement_releases_the_copy() -> None:
 def test_acknowledgements_of_all_ranks_may_come_together() -> None:
     """The host adds its ranks' reports up."""
     loads = Loads()
-    loads.begin("a", copy_of(5), 0.0)
+    loads.begin("a", copy_of(5))
     loads.acknowledge(1, 2)
     assert 1 == len(loads.released)
 
@@ -53,7 +53,7 @@ def test_acknowledgements_of_all_ranks_may_come_together() -> None:
 def test_an_acknowledgement_too_many_changes_nothing() -> None:
     """A report that is told twice, or is of another life, releases nothing twice."""
     loads = Loads()
-    loads.begin("a", copy_of(5), 0.0)
+    loads.begin("a", copy_of(5))
     loads.acknowledge(1, 3)
     loads.acknowledge(1, 1)
     loads.acknowledge(99, 1)
@@ -63,8 +63,10 @@ def test_an_acknowledgement_too_many_changes_nothing() -> None:
 def test_loads_that_nobody_acknowledges_end_by_age() -> None:
     """The oldest ends at its time, not before; younger ones go on."""
     loads = Loads()
-    loads.begin("a", copy_of(5), 0.0)
-    loads.begin("b", copy_of(6), 1.0)
+    loads.begin("a", copy_of(5))
+    loads.take_planned(0.0)
+    loads.begin("b", copy_of(6))
+    loads.take_planned(1.0)
     assert 0 == loads.expire(9.9)
     assert 1 == loads.expire(10.0)
     assert [5] == [copy.fd for copy in loads.released]
@@ -72,12 +74,22 @@ def test_loads_that_nobody_acknowledges_end_by_age() -> None:
     assert 0 == loads.expire(99.0)
 
 
+def test_a_load_that_the_workers_were_not_told_of_does_not_age() -> None:
+    """However long a step takes to plan, its copies are open when it goes out."""
+    loads = Loads()
+    loads.begin("a", copy_of(5))
+    assert 0 == loads.expire(1e9)
+    loads.take_planned(1e9)
+    assert 0 == loads.expire(1e9 + 9)
+    assert 1 == loads.expire(1e9 + 10)
+
+
 def test_the_copy_of_an_input_that_is_being_loaded_is_at_hand() -> None:
     """It can be promised again, until its load is over."""
     loads = Loads()
     copy = copy_of(5)
     assert loads.copy_of("a") is None
-    loads.begin("a", copy, 0.0)
+    loads.begin("a", copy)
     assert copy is loads.copy_of("a")
     loads.acknowledge(1, 2)
     assert loads.copy_of("a") is None
@@ -87,17 +99,31 @@ def test_the_end_of_an_earlier_load_leaves_a_later_one_at_hand() -> None:
     """Two loads of one input end apart."""
     loads = Loads()
     first, second = copy_of(5), copy_of(6)
-    loads.begin("a", first, 0.0)
-    loads.begin("a", second, 0.0)
+    loads.begin("a", first)
+    loads.begin("a", second)
     loads.acknowledge(1, 2)
     assert second is loads.copy_of("a")
+    loads.acknowledge(2, 2)
+    assert loads.copy_of("a") is None
+
+
+def test_loads_of_one_input_may_end_in_any_order() -> None:
+    """The later one first: the earlier one still ends, and nothing is at hand meanwhile."""
+    loads = Loads()
+    first, second = copy_of(5), copy_of(6)
+    loads.begin("a", first)
+    loads.begin("a", second)
+    loads.acknowledge(2, 2)
+    assert loads.copy_of("a") is None
+    loads.acknowledge(1, 2)
+    assert [second, first] == loads.released
 
 
 def test_closing_ends_every_load() -> None:
     """Nothing stays, planned or not."""
     loads = Loads()
-    loads.begin("a", copy_of(5), 0.0)
-    loads.begin("b", copy_of(6), 0.0)
+    loads.begin("a", copy_of(5))
+    loads.begin("b", copy_of(6))
     loads.close()
     assert [5, 6] == [copy.fd for copy in loads.released]
-    assert () == loads.take_planned()
+    assert () == loads.take_planned(0.0)
