@@ -78,11 +78,18 @@ def test_nothing_counted_is_no_statistics() -> None:
 
 
 def test_the_log_line_is_readable() -> None:
-    """Several steps add up; a reason stands behind its counter, times become a mean."""
-    stats = CacheTransferStats(data={"hits": 1, "load_seconds": [0.1]})
-    later = CacheTransferStats(data={"hits": 2, "bypassed:salted": 1, "load_seconds": [0.3]})
+    """Several steps add up; a reason stands behind its counter, times become a mean, levels the last."""
+    stats = CacheTransferStats(data={"hits": 1, "load_seconds": [0.1], "entries": [7.0]})
+    later = CacheTransferStats(
+        data={"hits": 2, "misses": 0, "bypassed:salted": 1, "load_seconds": [0.3], "entries": [9.0]}
+    )
     total = stats.aggregate(later)
-    assert {"bypassed salted": 1, "hits": 3, "load_seconds mean": 0.2} == total.reduce()
+    assert {
+        "bypassed salted": 1,
+        "entries": 9,
+        "hits": 3,
+        "load_seconds mean": 0.2,
+    } == total.reduce()
     assert not total.is_empty()
     total.reset()
     assert total.is_empty()

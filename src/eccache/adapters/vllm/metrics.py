@@ -86,6 +86,7 @@ GAUGES: Final = (
     ("capacity_bytes", "Physical bytes that may be in the store."),
     ("entries", "Entries in the store, of all models."),
 )
+_LEVELS: Final = frozenset(name for name, _ in GAUGES)
 
 
 class CacheTransferStats(ECConnectorStats):
@@ -114,16 +115,17 @@ class CacheTransferStats(ECConnectorStats):
         return self
 
     def reduce(self) -> dict[str, int | float]:
-        """Return what the log line shows: counters that counted, observations as count and mean."""
+        """Return what the log line shows: amounts that are not 0, means of times, the last of levels."""
         line: dict[str, int | float] = {}
         for name, value in sorted(self.data.items()):
             shown = name.replace(":", " ")
-            if isinstance(value, list):
-                if value:
-                    line[f"{shown} mean"] = round(sum(value) / len(value), 6)
-            elif value:
+            if not isinstance(value, list):
                 line[shown] = value
-        return line
+            elif name in _LEVELS:
+                line[shown] = int(value[-1])
+            else:
+                line[f"{shown} mean"] = round(sum(value) / len(value), 6)
+        return {name: value for name, value in line.items() if value}
 
     def is_empty(self) -> bool:
         """Return whether nothing was counted."""

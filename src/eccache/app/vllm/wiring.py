@@ -21,9 +21,11 @@ from eccache.adapters.vllm.refusals import refuse_unusable
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
 from eccache.app.bootstrap import namespace_of, open_engine, open_store
+from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig, load_config
 from eccache.app.ledger import PromiseLedger
 from eccache.app.ledger_limits import LedgerLimits
+from eccache.app.probe import BoundedProbe
 from eccache.app.promises import PromiseParts, open_promises
 from eccache.app.store_levels import StoreLevels
 from eccache.app.telemetry import LocalTelemetry
@@ -76,7 +78,9 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     common = _common(vllm_config)
     transfer = vllm_config.ec_transfer_config
     prove_reachable(engine_token(vllm_config), ranks.all_ranks(vllm_config.parallel_config))
-    lookup, store = _promises(common, vllm_config)
+    store = open_store(common.config, common.namespace, common.clock, common.telemetry)
+    probes = BoundedCalls("eccache-probe", max_lost=1)
+    lookup = _promises(common, vllm_config, store, probes)
     levels = StoreLevels(store.stats, common.telemetry)
     describer = ItemDescriber(vllm_config.model_config)
     side = SchedulerSide(
@@ -99,6 +103,7 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     def close() -> None:
         levels.close()
         side.close()
+        probes.close()
         store.close()
 
     return SchedulerParts(side=side, telemetry=common.telemetry, describe=describe, close=close)
@@ -190,18 +195,19 @@ def _adapter_changes_encoder(lora_config: Any) -> bool:
     )
 
 
-def _promises(common: _Common, vllm_config: Any) -> tuple[PromiseLedger, EntryStore]:
+def _promises(
+    common: _Common, vllm_config: Any, store: EntryStore, calls: BoundedCalls
+) -> PromiseLedger:
     config = common.config
-    store = open_store(config, common.namespace, common.clock, common.telemetry)
     at_once = vllm_config.scheduler_config.max_num_seqs
-    ledger = open_promises(
+    return open_promises(
         PromiseParts(
             store=store,
             copies=MemfdCopies(map_private),
             ref_of=lambda mm_hash: EntryRef.for_mm_hash(
                 common.namespace, common.identity.model, mm_hash, common.identity.encoder_dtype
             ),
-            probe=store.contains,
+            probe=BoundedProbe(store, calls, config.probe_timeout_seconds),
             clock=common.clock,
             telemetry=common.telemetry,
         ),
@@ -217,4 +223,3 @@ def _promises(common: _Common, vllm_config: Any) -> tuple[PromiseLedger, EntrySt
         ranks=ranks.acknowledging_ranks(vllm_config.parallel_config),
         threads=config.lookup_threads,
     )
-    return ledger, store

@@ -1,0 +1,35 @@
+"""Whether an entry is there, asked on the scheduler's thread."""
+
+from __future__ import annotations
+
+import functools
+
+from eccache.app.bounded_calls import BoundedCalls
+from eccache.domain.entry_ref import EntryRef
+from eccache.domain.errors import StoreFault
+from eccache.ports.storage import EntryStore
+
+
+class BoundedProbe:
+    """Asks a store by name, for at the most a short while. Any thread may call it.
+
+    On a local file system an answer takes microseconds, and an absent entry then costs its request no
+    waiting at all. A store that does not answer in time is one of which nothing is known.
+
+    Args:
+        store: is asked.
+        calls: makes the call; few of its threads may hang, since each that does held the caller up.
+        timeout_seconds: how long to wait for an answer.
+    """
+
+    def __init__(self, store: EntryStore, calls: BoundedCalls, timeout_seconds: float) -> None:
+        self._contains = store.contains
+        self._calls = calls
+        self._timeout_seconds = timeout_seconds
+
+    def __call__(self, ref: EntryRef) -> bool | None:
+        """Return whether something is stored under *ref*'s name; None if that can't be told now."""
+        try:
+            return self._calls.call(functools.partial(self._contains, ref), self._timeout_seconds)
+        except StoreFault:
+            return None
