@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _REDIS_SCHEMES: Final = frozenset({"redis", "rediss", "unix"})
 _REDIS_TIMEOUTS: Final = ("socket_timeout", "socket_connect_timeout")
+_DISK_SIZE: Final = 64.0
+"""GiB, as LMCache's encoder cache has it where only the path is given."""
 _PROMETHEUS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -55,13 +57,20 @@ def open_lmcache_store(settings: LMCacheSettings, clock: Clock) -> LMCacheStore:
         ConfigError: LMCache is missing, or its configuration can't work.
     """
     storage = _in_daemon_thread(functools.partial(_open_storage, settings))
-    return LMCacheStore(
+    store = LMCacheStore(
         storage,
         clock=clock,
         timeout_seconds=settings.timeout_seconds,
         close_timeout_seconds=settings.close_timeout_seconds,
         owns_storage=True,
     )
+    if not store.backend_names:
+        store.close()
+        raise ConfigError(
+            "LMCache has no place for entries.",
+            remedy="set remote_url or another of its back ends; its host memory alone needs local_cpu.",
+        )
+    return store
 
 
 def _open_storage(settings: LMCacheSettings) -> StorageManager:
@@ -101,6 +110,8 @@ def _config(settings: LMCacheSettings) -> LMCacheEngineConfig:
     from lmcache.v1.config import LMCacheEngineConfig
 
     keys = {"local_cpu": False, "max_local_cpu_size": settings.pool_size} | dict(settings.keys)
+    if keys.get("local_disk") and not keys.get("max_local_disk_size"):
+        keys["max_local_disk_size"] = _DISK_SIZE  # LMCache's own is 0, at which it uses no disk
     if isinstance(url := keys.get("remote_url"), str):
         keys["remote_url"] = _with_timeouts(url, settings.timeout_seconds)
     try:
@@ -131,8 +142,9 @@ def _never_wait_for_memory(storage: StorageManager) -> None:
 
     They wait by blocking the loop, on which what would make room is waiting too.
     """
-    memory = storage.storage_backends["LocalCPUBackend"]
-    memory.allocate = functools.partial(memory.allocate, busy_loop=False)
+    memory: Any = storage.storage_backends.get("LocalCPUBackend")
+    if memory is not None:
+        memory.allocate = functools.partial(memory.allocate, busy_loop=False)
 
 
 def _in_daemon_thread(function: Callable[[], R]) -> R:

@@ -73,6 +73,11 @@ class LMCacheStore:
         self._counts = dict.fromkeys(RemoveReason, 0)
         self._rejected = 0
 
+    @property
+    def backend_names(self) -> tuple[str, ...]:
+        """LMCache's names of the backends that entries are in, the nearest first."""
+        return tuple(backend.name for backend in self._backends)
+
     def contains(self, ref: EntryRef) -> bool:
         """Return whether any backend has something under *ref*'s name; a fault is False."""
         key = cache_key(ref)
