@@ -1,7 +1,7 @@
 """A file system in memory that knows what has been written and what would survive a power cut.
 
 Bytes are durable once their file was synced, names once their directory was. A power cut leaves, of what
-is not durable, any part: each sector of a file as it is or as it was, each name where it points to or
+is not durable, any part: each sector or page of a file as it is or as it was, each name where it points to or
 where it pointed to. So a store that is right here is right on any medium that keeps its word on `fsync`,
 in whatever order it writes.
 """
@@ -12,10 +12,11 @@ import errno
 import os
 import random
 import stat
-from typing import Final
+from typing import Final, TypeVar
 
 from eccache.ports.clock import Clock
 
+T = TypeVar("T")
 SECTOR_NBYTES: Final = 512
 _PAGE_NBYTES: Final = 4096
 _USER: Final = 1000
@@ -75,16 +76,22 @@ class Node:
 
     def after_power_cut(self, rng: random.Random) -> None:
         """Become what a power cut may leave of it."""
+        written = rng.choice([0.5, 0.9])  # how much had been written back by itself
+
+        def which(now: T, durable: T) -> T:
+            return now if rng.random() < written else durable
+
         names = {**self.durable_names, **self.names}
-        left = {name: rng.choice([self.names, self.durable_names]).get(name) for name in names}
+        left = {name: which(self.names, self.durable_names).get(name) for name in names}
         self.names = {name: node for name, node in left.items() if node is not None}
         self.durable_names = dict(self.names)
         if self.data != self.durable_data:
-            nbytes = rng.choice([len(self.data), len(self.durable_data)])
+            nbytes = which(len(self.data), len(self.durable_data))
             mixed = bytearray(nbytes)
-            for start in range(0, nbytes, SECTOR_NBYTES):
-                end = min(start + SECTOR_NBYTES, nbytes)
-                sector = rng.choice([self.data, self.durable_data])[start:end]
+            unit_nbytes = rng.choice([SECTOR_NBYTES, _PAGE_NBYTES])
+            for start in range(0, nbytes, unit_nbytes):
+                end = min(start + unit_nbytes, nbytes)
+                sector = which(bytes(self.data), self.durable_data)[start:end]
                 mixed[start : start + len(sector)] = sector
             self.data = mixed
             self.durable_data = bytes(mixed)

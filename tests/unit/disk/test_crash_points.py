@@ -128,3 +128,25 @@ def test_after_a_power_cut_the_cap_holds() -> None:
         place.disk.cut_power(random.Random(seed))
         assert PutOutcome.STORED is put(place.store(), ref_of("one more"))
         assert place.nbytes_in() <= 10 * 8192
+
+
+def test_after_any_death_the_next_put_keeps_the_cap() -> None:
+    """Wherever a writer dies, too much may be counted for a while, but never too little."""
+    step = 0
+    while True:
+        place = SimulatedPlace(policy=policy_of(4 * 8192))
+        process = place.process()
+        store = place.store(process)
+        for number in range(4):
+            put(store, ref_of(f"input {number}"))
+        process.steps_left = step
+        try:
+            put(store, REF)
+        except ProcessDied:
+            process.die()
+        else:
+            break
+        assert PutOutcome.STORED is put(place.store(), ref_of("one more"))
+        assert place.nbytes_in() <= 4 * 8192, step
+        step += 1
+    assert step > 30

@@ -10,10 +10,12 @@ import pytest
 
 from eccache.adapters.disk.layout import Layout
 from eccache.domain.outcomes import PutOutcome, RemoveReason
-from eccache.testing.frames import ref_of
+from eccache.testing.frames import frame_bytes, frame_of, ref_of
 from tests.unit.disk.places import disk_store, policy_of, put, read
 
 REF = ref_of("an input")
+SECRET = frame_bytes(frame_of(REF))
+"""A whole entry: whoever follows a link to it would serve it."""
 
 
 def plant_link(path: Path, secret: Path) -> None:
@@ -68,7 +70,7 @@ Plant = Callable[[Path, Path], None]
 def secret(tmp_path: Path) -> Path:
     """A file outside the root that must stay as it is."""
     path = tmp_path / "secret"
-    path.write_bytes(b"secret")
+    path.write_bytes(SECRET)
     return path
 
 
@@ -85,7 +87,7 @@ def test_a_plant_at_an_entrys_name_is_a_miss_and_gives_way(
     assert PutOutcome.STORED is put(store, REF)
     assert read(store, REF) is not None
     assert stat.S_ISREG(path.lstat().st_mode)
-    assert b"secret" == secret.read_bytes()
+    assert SECRET == secret.read_bytes()
     assert [secret] == [path for path in tmp_path.iterdir() if path.is_file()]
 
 
@@ -99,7 +101,7 @@ def test_a_plant_at_the_tables_name_gives_way(tmp_path: Path, secret: Path, plan
     assert PutOutcome.STORED is put(store, REF)
     assert 1 == store.stats().entries
     assert stat.S_ISREG(path.lstat().st_mode)
-    assert b"secret" == secret.read_bytes()
+    assert SECRET == secret.read_bytes()
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -111,7 +113,7 @@ def test_a_plant_among_unfinished_files_is_stepped_over(
     put(store, ref_of("another"))
     plant(Path(Layout(str(tmp_path / "root")).temporary) / "planted", secret)
     assert PutOutcome.STORED is put(store, REF)
-    assert b"secret" == secret.read_bytes()
+    assert SECRET == secret.read_bytes()
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -123,7 +125,7 @@ def test_a_plant_in_quarantine_is_stepped_over(tmp_path: Path, secret: Path, pla
     plant(Path(Layout(str(tmp_path / "root")).quarantine) / "planted", secret)
     put(store, REF)
     assert store.remove(REF, RemoveReason.QUARANTINED)
-    assert b"secret" == secret.read_bytes()
+    assert SECRET == secret.read_bytes()
 
 
 @pytest.mark.parametrize("plant", PLANTS)

@@ -60,24 +60,17 @@ class Publisher:
         Raises:
             OSError: it could not be done; then nothing is visible and nothing left behind.
         """
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                with self._temporaries.created() as temporary:
-                    if not self._files.allocate(temporary.descriptor, frame.nbytes):
-                        self._notices.once("store.allocation.unsupported", effect="slower writes")
-                    for offset, piece in frame.pieces():
-                        write_fully(self._files, temporary.descriptor, piece, offset)
-                    self._recency.set(temporary.descriptor)
-                    blocks = self._files.descriptor_status(temporary.descriptor).st_blocks
-                    announce(blocks * BLOCK_NBYTES)
-                    self._name(temporary, path)
-            except FileNotFoundError:
-                # Somebody took the unfinished file away, or all of the root.
-                if attempt == _ATTEMPTS:
-                    raise
-            else:
-                self._secure_name(path)
-                return
+
+        def write(descriptor: int) -> None:
+            if not self._files.allocate(descriptor, frame.nbytes):
+                self._notices.once("store.allocation.unsupported", effect="slower writes")
+            for offset, piece in frame.pieces():
+                write_fully(self._files, descriptor, piece, offset)
+            self._recency.set(descriptor)
+            announce(self._files.descriptor_status(descriptor).st_blocks * BLOCK_NBYTES)
+
+        self._publish(path, write)
+        self._secure_name(path)
 
     def publish_bytes(self, path: str, data: memoryview) -> None:
         """Write a small file and give it the name *path*, in place of whatever file has it.
@@ -85,9 +78,20 @@ class Publisher:
         Raises:
             OSError: it could not be done; then nothing changed.
         """
-        with self._temporaries.created() as temporary:
-            write_fully(self._files, temporary.descriptor, data, 0)
-            self._name(temporary, path)
+        self._publish(path, lambda descriptor: write_fully(self._files, descriptor, data, 0))
+
+    def _publish(self, path: str, write: Callable[[int], None]) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with self._temporaries.created() as temporary:
+                    write(temporary.descriptor)
+                    self._name(temporary, path)
+            except FileNotFoundError:
+                # Somebody took the unfinished file away, or all of the root.
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return
 
     def secure(self, descriptor: int, path: str) -> None:
         """Make what another process published durable, if that is wanted: it may have died before.
