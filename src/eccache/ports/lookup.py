@@ -86,7 +86,8 @@ class PromiseLookup(Protocol):
     def ensure(self, request_id: str, items: Sequence[Item]) -> bool:
         """Start look-ups for what *items* of a request need; True once nothing is under way for it.
 
-        Called every step until it answers True, for at the most a deadline.
+        Called every step until it answers True, for at the most a deadline; after that, when something
+        is needed anew: the request was preempted, or an input left the accelerator.
 
         Args:
             request_id: the request, until `finished`.
@@ -95,7 +96,11 @@ class PromiseLookup(Protocol):
         ...
 
     def is_promised(self, mm_hash: str) -> bool:
-        """Return whether a private, verified copy of *mm_hash* is at hand. One dict access."""
+        """Return whether a private, verified copy of *mm_hash* is at hand. One dict access.
+
+        True holds until the next call of `ensure`, `take_step`, `finished` or `close`. It names no
+        request: the caller sees to it that live requests agree on the rows of an id.
+        """
         ...
 
     def allocated(self, request_id: str, item: Item, *, storable: bool) -> None:
