@@ -142,11 +142,15 @@ def open_engine(  # noqa: PLR0913 - the arguments of a composition are its parts
 def namespace_of(config: CacheConfig, identity: Mapping[str, str]) -> Namespace:
     """Return the namespace of *identity* in the epoch that the operator configured.
 
+    An ingredient that the operator waived is there, and empty: whoever waives it shares with those who do.
+
     Raises:
         TypeError: *identity* is not a mapping of str to str.
     """
+    waived = {"vllm": config.ignore_vllm_version, "encoder_split": config.ignore_encoder_split}
+    empty = {name: "" for name, waives in waived.items() if waives and name in identity}
     epoch = {"epoch": config.epoch} if config.epoch else {}
-    return Namespace.from_ingredients({**identity, **epoch})
+    return Namespace.from_ingredients({**identity, **empty, **epoch})
 
 
 def open_store(

@@ -120,6 +120,10 @@ class CacheConfig:
     ignore_vllm_version: bool = flag(
         "Whether servers of different vLLM versions may share entries.", default=False
     )
+    ignore_encoder_split: bool = flag(
+        "Whether servers that split the encoder over different numbers of ranks may share entries.",
+        default=False,
+    )
 
     lmcache: Mapping[str, Any] = passed_through(
         "LMCache's own keys (`remote_url`, NIXL, ...); they build the LMCache tier."

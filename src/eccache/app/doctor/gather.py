@@ -66,10 +66,7 @@ def _server(arguments: Sequence[str]) -> tuple[ServerFacts | None, ConfigError |
 def _namespace(server: ServerFacts | None, config: CacheConfig | None) -> Namespace | None:
     if server is None or config is None:
         return None
-    ingredients = dict(server.ingredients)
-    if config.ignore_vllm_version:
-        ingredients["vllm"] = ""
-    return namespace_of(config, ingredients)
+    return namespace_of(config, server.ingredients)
 
 
 def _self_test(root: str | None, config: CacheConfig | None) -> Callable[[], None] | None:

@@ -158,9 +158,7 @@ def worker(vllm_config: Any) -> WorkerParts:
 def _common(vllm_config: Any) -> _Common:
     config = load_config(vllm_config.ec_transfer_config.ec_connector_extra_config)
     refuse_unusable(vllm_config, ECConnectorBase)
-    identity = fingerprint.model_identity(
-        vllm_config, vllm_version="" if config.ignore_vllm_version else _vllm_version()
-    )
+    identity = fingerprint.model_identity(vllm_config, vllm_version=_vllm_version())
     clock = SystemClock()
     return _Common(
         config=config,
