@@ -5,12 +5,12 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 import torch
+from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
-from vllm.utils.hashing import sha256
 
 from tests.unit.vllm.runners import FirstRunner
 

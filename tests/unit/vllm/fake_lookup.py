@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from eccache.ports.lookup import Item, PromisedLoad, StepPlan, WorkerReport
+from eccache.ports.lookup import Item, PermittedSave, PromisedLoad, StepPlan, WorkerReport
 from eccache.testing.telemetry import RecordingTelemetry
 
 
@@ -26,7 +26,7 @@ class FakeLookup:
         self.reports: list[WorkerReport] = []
         self.closed = False
         self._loads: list[PromisedLoad] = []
-        self._saves: list[str] = []
+        self._saves: list[PermittedSave] = []
         self._next_id = 0
 
     def ensure(self, request_id: str, items: Sequence[Item]) -> bool:
@@ -47,7 +47,7 @@ class FakeLookup:
             self._next_id += 1
             self._loads.append(PromisedLoad(item.mm_hash, self._next_id, 1, 2, 4096))
         elif storable:
-            self._saves.append(item.mm_hash)
+            self._saves.append(PermittedSave(item.mm_hash, item.variant))
 
     def take_step(self) -> StepPlan:
         """Return and forget the plan."""

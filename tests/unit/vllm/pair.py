@@ -10,7 +10,7 @@ from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase, ECCo
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
 from eccache.domain.policy import SharingPolicy
-from eccache.ports.lookup import Item, PromisedLoad, StepPlan, WorkerReport
+from eccache.ports.lookup import Item, PermittedSave, PromisedLoad, StepPlan, WorkerReport
 from tests.unit.vllm.fake_lookup import DrainedRecording
 from tests.unit.vllm.runners import encoder_output
 
@@ -34,7 +34,7 @@ class World:
         self.slow: set[str] = set()
         self.ready: dict[str, tuple[int, set[str]]] = {}
         self.open_copies: dict[int, tuple[str, int, int]] = {}
-        self._plan: tuple[list[PromisedLoad], list[str]] = ([], [])
+        self._plan: tuple[list[PromisedLoad], list[PermittedSave]] = ([], [])
         self._promises = 0
 
     # The scheduler's port.
@@ -64,7 +64,7 @@ class World:
             self.open_copies[self._promises] = (item.mm_hash, found[0], self.ranks)
             loads.append(PromisedLoad(item.mm_hash, self._promises, 1, 2, 4096))
         elif storable:
-            saves.append(item.mm_hash)
+            saves.append(PermittedSave(item.mm_hash, item.variant))
 
     def take_step(self) -> StepPlan:
         """Return and forget the plan."""
@@ -109,8 +109,9 @@ class RankCache:
             self._counters["loads"] += 1
         return built
 
-    def save(self, mm_hash: str, tensor: torch.Tensor) -> None:
+    def save(self, permitted: PermittedSave, tensor: torch.Tensor) -> None:
         """Store rows."""
+        mm_hash = permitted.mm_hash
         assert torch.equal(encoder_output(mm_hash, tensor.shape[0]), tensor)
         self._world.stored[mm_hash] = tensor.shape[0]
         self._counters["stored"] += 1

@@ -73,9 +73,7 @@ class FirstRunner:
         before = set(self.encoder_cache)
         for feature in self._scheduled(step):
             self._encode(feature)
-            self.connector.save_caches(
-                encoder_cache=self.encoder_cache, mm_hash=feature.identifier
-            )
+            self.connector.save_caches(encoder_cache=self.encoder_cache, mm_hash=feature.identifier)
         if self.connector.is_consumer:
             self._gather(step)
         self.loaded += sorted(before - self._before_load)
@@ -107,9 +105,7 @@ class FirstRunner:
         for new in step.scheduled_new_reqs:
             self._live[new.req_id] = _Live(new.mm_features, new.num_computed_tokens)
         cached = step.scheduled_cached_reqs
-        for request_id, computed in zip(
-            cached.req_ids, cached.num_computed_tokens, strict=True
-        ):
+        for request_id, computed in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
             self._live[request_id].computed = computed
 
     def _scheduled(self, step: Any) -> Iterator[Any]:
@@ -118,9 +114,7 @@ class FirstRunner:
                 yield self._live[request_id].features[index]
 
     def _encode(self, feature: Any) -> None:
-        if feature.data is None or not any(
-            name.startswith("pixel") for name in feature.data
-        ):
+        if feature.data is None or not any(name.startswith("pixel") for name in feature.data):
             raise EncoderCacheMissError(f"no pixels for {feature.identifier}")
         rows = feature.mm_position.get_num_embeds()
         self.encoded.append(feature.identifier)

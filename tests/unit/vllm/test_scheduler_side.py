@@ -9,7 +9,7 @@ import torch
 from eccache.adapters.vllm.metadata import NO_WORK, ReportMetadata
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
 from eccache.domain.policy import SharingPolicy
-from eccache.ports.lookup import Item, WorkerReport
+from eccache.ports.lookup import Item, PermittedSave, WorkerReport
 from tests.unit.vllm.fake_lookup import DrainedRecording, FakeLookup
 from tests.unit.vllm.requests import Input, digest, make_request
 
@@ -66,7 +66,7 @@ def test_a_stored_input_is_promised_and_loaded(desk: Desk) -> None:
 def test_an_absent_input_may_be_saved(desk: Desk) -> None:
     """What is not stored is encoded, and the workers may save it."""
     plan = desk.schedule(make_request("r", Input(id=A, offset=0)))
-    assert ((), (A,)) == (plan.loads, plan.saves)
+    assert ((), (PermittedSave(A),)) == (plan.loads, plan.saves)
 
 
 def test_a_plan_holds_for_one_step(desk: Desk) -> None:
@@ -258,7 +258,7 @@ def test_a_trusted_client_id_is_stored() -> None:
     plan = desk.schedule(
         make_request("r", Input(id="sha1-0a", offset=0), Input(id="sha1-0a/..", offset=9))
     )
-    assert ("sha1-0a",) == plan.saves
+    assert (PermittedSave("sha1-0a"),) == plan.saves
 
 
 def test_a_promise_is_for_the_request_that_was_ensured_last(desk: Desk) -> None:
@@ -285,7 +285,7 @@ def test_a_producer_never_promises_and_never_defers() -> None:
     desk = Desk(SchedulerRole(saves=True, loads=False))
     desk.lookup.stored = desk.lookup.slow = {A}
     plan = desk.schedule(make_request("r", Input(id=A, offset=0)))
-    assert ((), (A,)) == (plan.loads, plan.saves)
+    assert ((), (PermittedSave(A),)) == (plan.loads, plan.saves)
     assert [] == desk.lookup.ensured
 
 

@@ -38,16 +38,14 @@ def held(config: Any) -> Held:
     return Held(config)
 
 
-@pytest.fixture(params=RUNNERS.values(), ids=RUNNERS)
+@pytest.fixture(params=list(RUNNERS.values()), ids=list(RUNNERS))
 def runner(request: pytest.FixtureRequest) -> type[FirstRunner]:
     """Each of vLLM's two runners."""
     kind: type[FirstRunner] = request.param
     return kind
 
 
-def engine(
-    config: Any, world: World, runner: type[FirstRunner], **sizes: Any
-) -> Engine:
+def engine(config: Any, world: World, runner: type[FirstRunner], **sizes: Any) -> Engine:
     """An engine on *world* with one runner for each rank."""
     connectors = [
         UnguardedConnector.worker(config, world, primary=rank == 0) for rank in range(world.ranks)
@@ -151,7 +149,9 @@ def test_a_reused_id_of_another_size_is_never_given_the_stored_rows(
     world = World()
     world.stored = {A: 4}
     reused = engine(config, world, runner)
-    reused.serve(make_request("long", Input(id=A, offset=0, rows=9), block_hasher=reused.block_hasher))
+    reused.serve(
+        make_request("long", Input(id=A, offset=0, rows=9), block_hasher=reused.block_hasher)
+    )
     assert ([A], []) == (reused.runners[0].encoded, reused.runners[0].loaded)
 
 
@@ -167,7 +167,7 @@ def test_the_stand_in_dies_of_a_broken_promise(config: Any, runner: type[FirstRu
 
 
 def test_clearing_the_accelerator_is_survived(config: Any, runner: type[FirstRunner]) -> None:
-    """vLLM clears its encoder cache without telling its connector."""
+    """The host clears its encoder cache without telling its connector."""
     world = World()
     cleared = engine(config, world, runner)
     for name in "xyz":
@@ -194,9 +194,13 @@ arrivals = st.lists(
     arrivals=arrivals,
     slow=st.lists(st.integers(0, 5)),
     kind=st.sampled_from(list(RUNNERS)),
-    encoder_cache_size=st.integers(12, 40),
-    budget_tokens=st.integers(8, 64),
-    blocks=st.integers(20, 40),
+    sizes=st.fixed_dictionaries(
+        {
+            "encoder_cache_size": st.integers(12, 40),
+            "budget_tokens": st.integers(8, 64),
+            "blocks": st.integers(20, 40),
+        }
+    ),
     ranks=st.integers(1, 2),
 )
 def test_whatever_happens_every_promise_is_kept(
@@ -204,23 +208,13 @@ def test_whatever_happens_every_promise_is_kept(
     arrivals: list[tuple[list[tuple[int, int]], bool, int, str]],
     slow: list[int],
     kind: str,
-    encoder_cache_size: int,
-    budget_tokens: int,
-    blocks: int,
+    sizes: dict[str, int],
     ranks: int,
 ) -> None:
-    """Random requests, evictions, preemptions, aborts, slow look-ups: no runner misses an input, every
-    request comes to its end, and no copy is left."""
+    """Whatever is evicted, preempted, aborted or slow: no runner misses an input, no copy is left."""
     world = World(ranks)
     world.slow = {digest(number) for number in slow}
-    stressed = engine(
-        held.config,
-        world,
-        RUNNERS[kind],
-        encoder_cache_size=encoder_cache_size,
-        budget_tokens=budget_tokens,
-        blocks=blocks,
-    )
+    stressed = engine(held.config, world, RUNNERS[kind], **sizes)
     for number, (inputs, salted, tokens, event) in enumerate(arrivals):
         offset, placed = 3, []
         for which, gap in inputs:

@@ -8,7 +8,7 @@ import pytest
 
 from eccache.adapters.vllm.metadata import NO_WORK, ReportMetadata, StepMetadata, merged
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
-from eccache.ports.lookup import PromisedLoad, StepPlan, WorkerReport
+from eccache.ports.lookup import PermittedSave, PromisedLoad, StepPlan, WorkerReport
 
 LOAD = PromisedLoad("a", 1, 10, 20, 4096)
 PRIMARY = WorkerRole(saves=True, loads=True, primary=True)
@@ -29,9 +29,9 @@ class FakeWorkerCache:
         self.devices.append(device)
         return {load.mm_hash: f"copy of {load.mm_hash}" for load in loads}
 
-    def save(self, mm_hash: str, tensor: str) -> None:
+    def save(self, permitted: PermittedSave, tensor: str) -> None:
         """Remember what was saved."""
-        self.saved.append((mm_hash, tensor))
+        self.saved.append((permitted.mm_hash, tensor))
 
     def take_report(self) -> WorkerReport | None:
         """Return what the test put there, once."""
@@ -72,7 +72,7 @@ def test_a_promised_copy_replaces_what_is_there(cache: FakeWorkerCache) -> None:
 def test_only_what_the_scheduler_allowed_is_saved(cache: FakeWorkerCache) -> None:
     """The runner offers everything that it encoded; the allow-list decides."""
     worker = side(cache)
-    metadata = StepMetadata(StepPlan(saves=("a",)))
+    metadata = StepMetadata(StepPlan(saves=(PermittedSave("a"),)))
     for mm_hash in ("a", "b"):
         worker.save_caches(metadata, {"a": "A", "b": "B"}, mm_hash)
     assert [("a", "A")] == cache.saved
@@ -85,7 +85,7 @@ def test_only_what_the_scheduler_allowed_is_saved(cache: FakeWorkerCache) -> Non
 )
 def test_who_does_not_save(cache: FakeWorkerCache, role: WorkerRole) -> None:
     """One rank of a producer stores an entry once; a consumer stores nothing, though it is asked to."""
-    side(cache, role).save_caches(StepMetadata(StepPlan(saves=("a",))), {"a": "A"}, "a")
+    side(cache, role).save_caches(StepMetadata(StepPlan(saves=(PermittedSave("a"),))), {"a": "A"}, "a")
     assert [] == cache.saved
 
 
@@ -165,7 +165,7 @@ def test_reports_of_several_ranks_add_up() -> None:
 
 def test_envelopes_survive_vllms_serializer() -> None:
     """Both are pickled on their way between processes."""
-    plan = StepPlan((LOAD,), ("a",))
+    plan = StepPlan((LOAD,), (PermittedSave("a"),))
     report = WorkerReport({1: 1}, {"stored": 1}, {"load_seconds": [0.5]})
     assert plan == pickle.loads(pickle.dumps(StepMetadata(plan))).plan  # noqa: S301 - our own bytes
     assert report == pickle.loads(pickle.dumps(ReportMetadata(report))).report  # noqa: S301

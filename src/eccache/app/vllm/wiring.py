@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +67,13 @@ class _Common:
     clock: SystemClock
     telemetry: LocalTelemetry
 
+    def ref(self, mm_hash: str, variant: str) -> EntryRef:
+        """Return name and identity of an input's entry."""
+        identity = self.identity
+        return EntryRef.for_mm_hash(
+            self.namespace, identity.model, mm_hash, identity.encoder_dtype, variant=variant
+        )
+
 
 def scheduler(vllm_config: Any) -> SchedulerParts:
     """Return the scheduler's connector; the workers' connectors of the engine exist already.
@@ -118,7 +124,6 @@ def worker(vllm_config: Any) -> WorkerParts:
     common = _common(vllm_config)
     transfer = vllm_config.ec_transfer_config
     rank = ranks.Rank.of_this_process(vllm_config.parallel_config)
-    beacon = Beacon(engine_token(vllm_config), rank)
     host = TorchFramework()
     engine = open_engine(
         common.config,
@@ -132,7 +137,13 @@ def worker(vllm_config: Any) -> WorkerParts:
     cache = CacheWorker(
         copies=MemfdCopies(map_private),
         host=host,
-        put=functools.partial(engine.put, borrow=True),
+        put=lambda permitted, tensor: engine.put_entry(
+            attrs.evolve(
+                common.ref(permitted.mm_hash, permitted.variant), content=permitted.content
+            ),
+            tensor,
+            borrow=True,
+        ),
         close=engine.close,
         clock=common.clock,
         telemetry=common.telemetry,
@@ -147,6 +158,8 @@ def worker(vllm_config: Any) -> WorkerParts:
         device.current_device,
         device.synchronization_allowed,
     )
+
+    beacon = Beacon(engine_token(vllm_config), rank)
 
     def close() -> None:
         beacon.close()
@@ -202,9 +215,7 @@ def _promises(
         PromiseParts(
             store=store,
             copies=MemfdCopies(map_private),
-            ref_of=lambda mm_hash: EntryRef.for_mm_hash(
-                common.namespace, common.identity.model, mm_hash, common.identity.encoder_dtype
-            ),
+            ref_of=lambda item: common.ref(item.mm_hash, item.variant),
             probe=BoundedProbe(store, calls, config.probe_timeout_seconds),
             clock=common.clock,
             telemetry=common.telemetry,
