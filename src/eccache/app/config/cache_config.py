@@ -101,8 +101,9 @@ class CacheConfig:
         "Age at which a promised copy that nobody loads is given up.", default=60.0
     )
     load_ack_timeout_seconds: float = seconds(
-        "Time after which a loaded copy is closed though not every rank has acknowledged it.",
-        default=30.0,
+        "Time after which a copy handed to the workers is closed though not every rank has loaded it; "
+        "longer than any step takes, since a rank that comes later ends the engine.",
+        default=600.0,
     )
 
     trust_client_ids: bool | str = setting(
@@ -125,6 +126,10 @@ class CacheConfig:
         default=False,
     )
 
+    lmcache_pool_size: float = size(
+        "Host memory for bytes on their way to and from LMCache, in each process, touched at once.",
+        default=0.5,
+    )
     lmcache: Mapping[str, Any] = passed_through(
         "LMCache's own keys (`remote_url`, NIXL, ...); they build the LMCache tier."
     )
