@@ -25,7 +25,7 @@ class PromisesWhatIsThere(PromiseLedger):
 
     def is_promised(self, mm_hash: str) -> bool:
         """See the class."""
-        return bool(self._probe(self._ref_of(mm_hash)))
+        return bool(self._probe(self._ref_of(Item(mm_hash, 0))))
 
 
 class IgnoresRows(PromiseLedger):

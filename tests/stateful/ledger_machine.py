@@ -94,7 +94,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.number = 0
         self.ledger = self.make_ledger(
             LedgerParts(
-                ref_of=ref_of,
+                ref_of=lambda item: ref_of(item.mm_hash, variant=item.variant),
                 probe=self.probe,
                 lookups=self.lookups,
                 budget=self.budget,
@@ -264,7 +264,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def check(self, plan: StepPlan) -> None:
         """Require that the plan is what was promised."""
         assert set(self.promised_now) == {load.mm_hash for load in plan.loads}, "a broken promise"
-        assert self.encoded_now == set(plan.saves), "what is encoded may be saved, and nothing else"
+        permitted = {one.mm_hash for one in plan.saves}
+        assert self.encoded_now == permitted, "what is encoded may be saved, and nothing else"
         for load in plan.loads:
             name, rows, copy = self.copies[load.fd]
             assert not copy.closed, "the workers are told to load a closed copy"

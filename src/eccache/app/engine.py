@@ -149,8 +149,11 @@ class ECCacheEngine(Generic[T]):
             TypeError: *mm_hash* is not a str, or *tensor* not one dense tensor; says what to pass.
             ClosedError: after `close`.
         """
+        return self.put_entry(self.ref(mm_hash), tensor, borrow=borrow)
+
+    def put_entry(self, ref: EntryRef, tensor: T, *, borrow: bool = False) -> bool:
+        """Store *tensor* as the entry of *ref*, which may be bound to a content; see `put`."""
         self._require_open()
-        ref = self.ref(mm_hash)
         staged = self._parts.host.stage(tensor, self._parts.allocator, borrow=borrow)
         if staged is None:
             self._parts.telemetry.count("put_refused")

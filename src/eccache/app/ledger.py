@@ -12,7 +12,8 @@ Counters. `hits` are encoder runs avoided: inputs whose copy was handed to the w
 what look-ups came to, once per input in each round of each request:
 
 - `promised`: a verified copy, whether or not it was taken afterwards.
-- `misses`: nothing there, or another number of rows; expected, and it never came.
+- `misses`: nothing there, or not what is needed (another content, shape or element type); expected, and
+  it never came.
 - `corrupt`, `errors`, `timeouts`: the entry was damaged; the store failed; no answer by the deadline.
 - `bypassed` for a reason: `deferral_limit`, `promise_capacity` (no room for a copy), `lookups_hang`.
 
@@ -35,7 +36,7 @@ from eccache.domain.entry_ref import EntryRef
 from eccache.domain.outcomes import LookupOutcome
 from eccache.domain.promise import PromiseState
 from eccache.ports.clock import Clock
-from eccache.ports.lookup import Item, StepPlan, WorkerReport
+from eccache.ports.lookup import Item, PermittedSave, StepPlan, WorkerReport
 from eccache.ports.telemetry import Level, Telemetry
 
 _MISS = LookupOutcome.MISS.value
@@ -47,7 +48,7 @@ class LedgerParts:
     """What a ledger reaches the world through.
 
     Attributes:
-        ref_of: name and identity of an input's entry.
+        ref_of: name and identity of an input's entry; its content is added by whoever reads the entry.
         probe: whether an entry is there. False is a miss; None is "can't be told without waiting", and
             so is the answer of a store that may hang. Must not wait.
         lookups: carries look-ups out; closed with the ledger.
@@ -56,7 +57,7 @@ class LedgerParts:
         telemetry: takes the counters above.
     """
 
-    ref_of: Callable[[str], EntryRef]
+    ref_of: Callable[[Item], EntryRef]
     probe: Callable[[EntryRef], bool | None]
     lookups: Lookups
     budget: CopyBudget
@@ -86,7 +87,7 @@ class PromiseLedger:
         self._deferred: dict[str, Request] = {}  # by deadline, since every wait is equally long
         self._promises: dict[str, Promise] = {}  # PENDING and READY
         self._ready: dict[str, PromisedCopy] = {}  # by age
-        self._saves: dict[str, None] = {}
+        self._saves: dict[str, Item] = {}
         self._closed = False
 
     # --- the port -------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class PromiseLedger:
         copy = self._ready.pop(item.mm_hash, None)
         if copy is None:
             if storable:
-                self._saves[item.mm_hash] = None
+                self._saves[item.mm_hash] = item
             return
         promise = self._promises.pop(item.mm_hash)
         promise.state = PromiseState.LOADING
@@ -147,8 +148,8 @@ class PromiseLedger:
         loads = self._loads.take_planned(now)
         if not loads and not self._saves:
             return _NOTHING
-        saves, self._saves = tuple(self._saves), {}
-        return StepPlan(loads, saves)
+        saves, self._saves = self._saves, {}
+        return StepPlan(loads, tuple(filter(None, map(_permission, saves.values()))))
 
     def report(self, report: WorkerReport) -> None:
         """Take in what the workers did; a copy that every rank has acknowledged is closed."""
@@ -186,7 +187,7 @@ class PromiseLedger:
         if promise is None:
             self._look_up(request, item, now)
         elif promise.state is PromiseState.READY:
-            if self._ready[item.mm_hash].rows == item.num_embeds:
+            if self._ready[item.mm_hash].serves(item):
                 self._claim(promise, request, item)
             else:
                 self._miss(promise, request, _MISS)
@@ -207,7 +208,7 @@ class PromiseLedger:
 
     def _look_up(self, request: Request, item: Item, now: float) -> None:
         """Begin to look for *item*, of which nothing is known."""
-        ref = self._ref_of(item.mm_hash)
+        ref = self._ref_of(item)
         absent = self._probe(ref) is False
         promise = Promise(item.mm_hash)
         if absent and not item.expected:
@@ -224,7 +225,7 @@ class PromiseLedger:
         """Look again, if it is time to, for what had no room or was still on its way."""
         if promise.job is not None:
             return
-        ref = self._ref_of(promise.mm_hash)
+        ref = self._ref_of(promise.claims[request.request_id])
         if promise.wants_nbytes:
             self._turn_away_what_cannot_fit(promise)
             if promise.claims and self._budget.has_room(promise.wants_nbytes):
@@ -253,7 +254,13 @@ class PromiseLedger:
         return True
 
     def _start(self, promise: Promise, request: Request, ref: EntryRef, now: float) -> None:
-        job = LookupJob(promise.mm_hash, ref, deadline=request.deadline, started=now)
+        job = LookupJob(
+            promise.mm_hash,
+            ref,
+            deadline=request.deadline,
+            started=now,
+            content=promise.claims[request.request_id].content,
+        )
         promise.wants_nbytes = 0
         if self._lookups.start(job):
             promise.job = job
@@ -289,7 +296,7 @@ class PromiseLedger:
         if isinstance(finding, PromisedCopy):
             self._make_ready(promise, finding, now)
             for request, item in claims:
-                if finding.rows == item.num_embeds:
+                if finding.serves(item):
                     self._telemetry.count("promised")
                 else:
                     self._miss(promise, request, _MISS)
@@ -380,3 +387,15 @@ class PromiseLedger:
         copy.users -= 1
         if not copy.users:
             self._lookups.dispose(copy)
+
+
+def _permission(item: Item) -> PermittedSave | None:
+    """Return what a worker needs to know to save *item*; None if its content should be known and is not.
+
+    Waits for the content's digest: the worker can't take it, and the step runs the encoder for the same
+    input, which takes many times as long.
+    """
+    if item.content is None:
+        return PermittedSave(item.mm_hash, item.variant)
+    digest = item.content.digest()
+    return None if digest is None else PermittedSave(item.mm_hash, item.variant, digest)

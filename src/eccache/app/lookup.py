@@ -11,10 +11,18 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+import attrs
+
 from eccache.app.lookup_job import Finding, LookupJob, NoRoom
 from eccache.app.promised_copy import CopyBudget, PromisedCopy
 from eccache.app.verified_read import fault_outcome
-from eccache.domain.entry_format import MIN_FRAME_NBYTES, FrameError, FrameFault, open_verified
+from eccache.domain.entry_format import (
+    CONTENT_FIELD,
+    MIN_FRAME_NBYTES,
+    FrameError,
+    FrameFault,
+    open_verified,
+)
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
 from eccache.domain.outcomes import LookupOutcome, RemoveReason
@@ -63,11 +71,12 @@ class EntryLookup:
 
     def _find(self, job: LookupJob) -> Finding:
         try:
-            lease = self._store.get(job.ref, deadline=job.deadline)
-            if lease is None:
+            ref = _bound(job)
+            lease = None if ref is None else self._store.get(ref, deadline=job.deadline)
+            if ref is None or lease is None:
                 return LookupOutcome.MISS
             with contextlib.closing(lease):
-                return self._copy(job, lease)
+                return self._copy(job, ref, lease)
         except FrameError as error:
             if not error.fault.is_damage:
                 return LookupOutcome.MISS
@@ -79,7 +88,7 @@ class EntryLookup:
         except _AbandonedError:
             return LookupOutcome.MISS
 
-    def _copy(self, job: LookupJob, lease: ReadLease) -> PromisedCopy | NoRoom:
+    def _copy(self, job: LookupJob, ref: EntryRef, lease: ReadLease) -> PromisedCopy | NoRoom:
         nbytes = lease.nbytes
         if nbytes < MIN_FRAME_NBYTES:
             raise FrameError(FrameFault.TRUNCATED, f"{nbytes} bytes")
@@ -91,15 +100,23 @@ class EntryLookup:
             undo.callback(copy.close)
             _fill(copy, lease.view(), job)
             copy.seal()
-            header = open_verified(self._copies.map(copy.pid, copy.fd, nbytes), job.ref)
+            header = open_verified(self._copies.map(copy.pid, copy.fd, nbytes), ref)
             undo.pop_all()
         self._telemetry.count("bytes_read", header.spec.nbytes)
-        return PromisedCopy(copy, self._budget, header.spec)
+        return PromisedCopy(copy, self._budget, header.spec, header.fields.get(CONTENT_FIELD))
 
     def _quarantine(self, ref: EntryRef, error: FrameError) -> None:
         self._telemetry.event(Level.WARNING, "lookup.entry.corrupt", cause=str(error))
         with contextlib.suppress(StoreFault):
             self._store.remove(ref, RemoveReason.QUARANTINED)
+
+
+def _bound(job: LookupJob) -> EntryRef | None:
+    """Return the entry that is looked for, content included; None if that should be known and is not."""
+    if job.content is None:
+        return job.ref
+    digest = job.content.digest()
+    return None if digest is None else attrs.evolve(job.ref, content=digest)
 
 
 def _fill(copy: SharedCopy, source: memoryview, job: LookupJob) -> None:

@@ -10,6 +10,7 @@ import attrs
 from eccache.app.promised_copy import PromisedCopy
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.outcomes import LookupOutcome
+from eccache.ports.lookup import Content
 
 
 @attrs.define(eq=False)
@@ -21,6 +22,7 @@ class LookupJob:
         ref: its entry.
         deadline: monotonic seconds after which its thread is taken to hang.
         started: monotonic seconds when it was asked for.
+        content: what the entry must have been made of; None: the id is all that is known.
         abandoned: nobody wants the answer any more. Set by `Lookups.abandon` alone.
     """
 
@@ -28,6 +30,7 @@ class LookupJob:
     ref: EntryRef
     deadline: float
     started: float
+    content: Content | None = None
     abandoned: bool = False
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection
 
 from eccache.domain.tensor_spec import TensorSpec
+from eccache.ports.lookup import Content, Item
 from eccache.ports.shared_copy import SharedCopy
 from eccache.ports.telemetry import Telemetry
 
@@ -76,15 +77,23 @@ class PromisedCopy:
         copy: owned from now on.
         budget: was charged with its bytes.
         spec: of the tensor in it.
+        content: what it was made of, as its entry says.
 
     Attributes:
         users: the promises and loads that rest on it; counted by the ledger, on its one thread.
     """
 
-    def __init__(self, copy: SharedCopy, budget: CopyBudget, spec: TensorSpec) -> None:
+    def __init__(
+        self,
+        copy: SharedCopy,
+        budget: CopyBudget,
+        spec: TensorSpec,
+        content: str | None = None,
+    ) -> None:
         self._copy = copy
         self._budget = budget
         self._spec = spec
+        self._content = content
         self._open = threading.Lock()
         self.users = 0
 
@@ -108,6 +117,20 @@ class PromisedCopy:
         """Rows of the encoder output in it; None where the tensor is no `[rows, width]`."""
         shape = self._spec.shape
         return shape[0] if len(shape) == _EMBEDS_RANK else None
+
+    def serves(self, item: Item) -> bool:
+        """Return whether it is what *item* needs: of the right shape, element type and content."""
+        return (
+            self.rows == item.num_embeds
+            and item.width in (None, self._spec.shape[-1])
+            and item.dtype in (None, self._spec.dtype)
+            and self._is_of(item.content)
+        )
+
+    def _is_of(self, content: Content | None) -> bool:
+        if content is None:
+            return True
+        return self._content is not None and self._content == content.digest()
 
     def close(self) -> None:
         """Give memory and budget back. Idempotent; takes milliseconds, so not on the scheduler's thread."""

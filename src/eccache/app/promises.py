@@ -13,6 +13,7 @@ from eccache.app.lookup_threads import LookupThreads
 from eccache.app.promised_copy import CopyBudget
 from eccache.domain.entry_ref import EntryRef
 from eccache.ports.clock import Clock
+from eccache.ports.lookup import Item
 from eccache.ports.shared_copy import SharedCopies
 from eccache.ports.storage import EntryStore
 from eccache.ports.telemetry import Telemetry
@@ -34,7 +35,7 @@ class PromiseParts:
 
     store: EntryStore
     copies: SharedCopies
-    ref_of: Callable[[str], EntryRef]
+    ref_of: Callable[[Item], EntryRef]
     probe: Callable[[EntryRef], bool | None]
     clock: Clock
     telemetry: Telemetry

@@ -13,7 +13,7 @@ from eccache.app.guard import guarded
 from eccache.domain.entry_format import open_verified
 from eccache.ports.clock import Clock
 from eccache.ports.host_framework import HostFramework
-from eccache.ports.lookup import PromisedLoad, WorkerReport
+from eccache.ports.lookup import PermittedSave, PromisedLoad, WorkerReport
 from eccache.ports.shared_copy import SharedCopies
 from eccache.ports.telemetry import Level, Telemetry
 
@@ -45,7 +45,7 @@ class CacheWorker(Generic[T]):
         *,
         copies: SharedCopies,
         host: HostFramework[T],
-        put: Callable[[str, T], bool],
+        put: Callable[[PermittedSave, T], bool],
         close: Callable[[], None],
         clock: Clock,
         telemetry: ReportedTelemetry,
@@ -84,9 +84,9 @@ class CacheWorker(Generic[T]):
         self._telemetry.observe("load_seconds", self._clock.monotonic() - started)
         return tensors
 
-    def save(self, mm_hash: str, tensor: T) -> None:
-        """Store *tensor* in the background; it must not change from now on."""
-        guarded(self._telemetry, "save", lambda: self._put(mm_hash, tensor), otherwise=False)
+    def save(self, permitted: PermittedSave, tensor: T) -> None:
+        """Store *tensor* as what is *permitted*, in the background; it must not change from now on."""
+        guarded(self._telemetry, "save", lambda: self._put(permitted, tensor), otherwise=False)
 
     def take_report(self) -> WorkerReport | None:
         """Return what was done since the last call; None if that is nothing."""

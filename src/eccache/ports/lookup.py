@@ -17,6 +17,14 @@ T = TypeVar("T")
 """The framework's tensor type."""
 
 
+class Content(Protocol):
+    """What an input is, beyond its id: a digest of what the encoder reads. Any thread may ask."""
+
+    def digest(self) -> str | None:
+        """Return it in hex, as soon as it is taken; None if it can't be. Always the same answer."""
+        ...
+
+
 @attrs.frozen
 class Item:
     """One input of a request, as the scheduler knows it.
@@ -26,11 +34,34 @@ class Item:
         num_embeds: rows the request needs.
         expected: the request says that another server is storing it, so a miss may still turn into a
             hit before the deadline.
+        variant: tells inputs of one id apart that must not share; see `domain.key.mm_digest`.
+        content: what its entry must have been made of; None: the id is all that is known.
+        width: values in a row, where the framework has measured it.
+        dtype: torch's name of the element type that the encoder makes, where that is known.
     """
 
     mm_hash: str
     num_embeds: int
     expected: bool = False
+    variant: str = ""
+    content: Content | None = attrs.field(default=None, eq=False)
+    width: int | None = None
+    dtype: str | None = None
+
+
+@attrs.frozen
+class PermittedSave:
+    """A permission to save one input's encoder output, and as what.
+
+    Attributes:
+        mm_hash: the framework's id of the input.
+        variant: as in `Item`.
+        content: digest of what the encoder reads, in hex; None: unknown.
+    """
+
+    mm_hash: str
+    variant: str = ""
+    content: str | None = None
 
 
 @attrs.frozen
@@ -58,11 +89,11 @@ class StepPlan:
 
     Attributes:
         loads: copies to load.
-        saves: ids of inputs that may be saved once encoded. An allow-list: a worker sees no request.
+        saves: inputs that may be saved once encoded. An allow-list: a worker sees no request.
     """
 
     loads: tuple[PromisedLoad, ...] = ()
-    saves: tuple[str, ...] = ()
+    saves: tuple[PermittedSave, ...] = ()
 
 
 @attrs.frozen
@@ -137,8 +168,8 @@ class WorkerCache(Protocol[T]):
         """
         ...
 
-    def save(self, mm_hash: str, tensor: T) -> None:
-        """Store *tensor* in the background; it must not change from now on."""
+    def save(self, permitted: PermittedSave, tensor: T) -> None:
+        """Store *tensor* as what is *permitted*, in the background; it must not change from now on."""
         ...
 
     def take_report(self) -> WorkerReport | None:

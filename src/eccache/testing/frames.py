@@ -16,9 +16,11 @@ MODEL = "test/model"
 NAMESPACE = Namespace.from_ingredients({"revision": "test"})
 
 
-def ref_of(mm_hash: str, *, namespace: Namespace = NAMESPACE, model: str = MODEL) -> EntryRef:
+def ref_of(
+    mm_hash: str, *, namespace: Namespace = NAMESPACE, model: str = MODEL, variant: str = ""
+) -> EntryRef:
     """Return the reference of input *mm_hash*."""
-    return EntryRef.for_mm_hash(namespace, model, mm_hash, "bfloat16")
+    return EntryRef.for_mm_hash(namespace, model, mm_hash, "bfloat16", variant=variant)
 
 
 def colliding_ref(ref: EntryRef) -> EntryRef:

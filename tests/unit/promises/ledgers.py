@@ -49,7 +49,7 @@ class Ledger:
         self.unknown: set[str] = set()
         self.probes = 0
         parts = LedgerParts(
-            ref_of=ref_of,
+            ref_of=lambda item: ref_of(item.mm_hash, variant=item.variant),
             probe=self._probe,
             lookups=self.lookups,
             budget=self.budget,

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from eccache.domain.outcomes import LookupOutcome
-from eccache.ports.lookup import Item, StepPlan
+from eccache.ports.lookup import Item, PermittedSave, StepPlan
 from tests.unit.promises.ledgers import A, B, Ledger
 
 
@@ -186,5 +186,5 @@ def test_what_is_encoded_may_be_saved_if_it_is_storable() -> None:
     ledger.port.allocated("r", A, storable=True)
     ledger.port.allocated("r", B, storable=False)
     ledger.port.allocated("s", A, storable=True)
-    assert StepPlan(saves=("a",)) == ledger.port.take_step()
+    assert StepPlan(saves=(PermittedSave("a"),)) == ledger.port.take_step()
     assert StepPlan() == ledger.port.take_step()

@@ -49,7 +49,7 @@ class Server:
             PromiseParts(
                 store=store,
                 copies=copies,
-                ref_of=ref_of,
+                ref_of=lambda item: ref_of(item.mm_hash, variant=item.variant),
                 probe=store.contains,
                 clock=self.clock,
                 telemetry=self.telemetry,

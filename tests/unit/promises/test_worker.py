@@ -13,7 +13,7 @@ from eccache.app.worker import CacheWorker
 from eccache.domain.errors import ClosedError
 from eccache.domain.frame import FreshFrame
 from eccache.domain.tensor_spec import TensorSpec
-from eccache.ports.lookup import PromisedLoad, WorkerReport
+from eccache.ports.lookup import PermittedSave, PromisedLoad, WorkerReport
 from eccache.testing.clock import ManualClock
 from eccache.testing.frames import ref_of
 from tests.unit.promises.parts import ample_budget, job_of, memfd_copies, memory_store
@@ -28,7 +28,7 @@ class Working:
         self.clock = ManualClock()
         self.telemetry = LocalTelemetry(self.clock, "eccache.test")
         self.copies = memfd_copies()
-        self.put: list[tuple[str, torch.Tensor]] = []
+        self.put: list[tuple[PermittedSave, torch.Tensor]] = []
         self.closed = 0
         self.worker = CacheWorker(
             copies=self.copies,
@@ -51,8 +51,8 @@ class Working:
         self.telemetry.take_report()
         return found
 
-    def _put(self, mm_hash: str, tensor: torch.Tensor) -> bool:
-        self.put.append((mm_hash, tensor))
+    def _put(self, permitted: PermittedSave, tensor: torch.Tensor) -> bool:
+        self.put.append((permitted, tensor))
         return True
 
     def _close(self) -> None:
@@ -154,9 +154,9 @@ def test_a_device_that_refuses_is_a_broken_promise_and_raises_nothing(working: W
 
 def test_a_saved_tensor_is_put_as_it_is(working: Working) -> None:
     """Nothing is copied on the way."""
-    working.worker.save("a", TENSOR)
-    ((mm_hash, tensor),) = working.put
-    assert "a" == mm_hash
+    working.worker.save(PermittedSave("a"), TENSOR)
+    ((permitted, tensor),) = working.put
+    assert PermittedSave("a") == permitted
     assert tensor is TENSOR
     assert working.worker.take_report() is None
 
@@ -168,7 +168,7 @@ def _raise(*_: object) -> bool:
 @pytest.mark.parametrize(
     ("part", "use"),
     [
-        ("_put", lambda worker: worker.save("a", TENSOR)),
+        ("_put", lambda worker: worker.save(PermittedSave("a"), TENSOR)),
         ("_close", lambda worker: worker.close()),
     ],
 )

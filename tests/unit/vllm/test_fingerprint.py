@@ -15,7 +15,7 @@ import pytest
 from eccache.adapters.vllm import fingerprint, reviewed_fields
 from eccache.adapters.vllm.fingerprint import INGREDIENTS, model_identity
 from eccache.app.bootstrap import namespace_of
-from eccache.app.config import CacheConfig, load_config
+from eccache.app.config import CacheConfig
 from tests.unit.vllm.conftest import MakeConfig
 
 Change = Callable[[Any], None]
@@ -209,13 +209,16 @@ def test_versions_keep_servers_apart(both_config: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("waiver", "ingredient"),
-    [("ignore_vllm_version", "vllm"), ("ignore_encoder_split", "encoder_split")],
+    ("waives", "ingredient"),
+    [
+        (CacheConfig(ignore_vllm_version=True), "vllm"),
+        (CacheConfig(ignore_encoder_split=True), "encoder_split"),
+    ],
+    ids=["vllm", "encoder_split"],
 )
-def test_an_operator_may_waive(both_config: Any, waiver: str, ingredient: str) -> None:
+def test_an_operator_may_waive(both_config: Any, waives: CacheConfig, ingredient: str) -> None:
     """Those who waive an ingredient share with each other, and with nobody else."""
     strict = CacheConfig()
-    waives = load_config(**{waiver: True})
     first = _ingredients(both_config)
     second = first | {ingredient: "another"}
     assert namespace_of(strict, first) != namespace_of(strict, second)

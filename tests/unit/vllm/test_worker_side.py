@@ -85,7 +85,9 @@ def test_only_what_the_scheduler_allowed_is_saved(cache: FakeWorkerCache) -> Non
 )
 def test_who_does_not_save(cache: FakeWorkerCache, role: WorkerRole) -> None:
     """One rank of a producer stores an entry once; a consumer stores nothing, though it is asked to."""
-    side(cache, role).save_caches(StepMetadata(StepPlan(saves=(PermittedSave("a"),))), {"a": "A"}, "a")
+    side(cache, role).save_caches(
+        StepMetadata(StepPlan(saves=(PermittedSave("a"),))), {"a": "A"}, "a"
+    )
     assert [] == cache.saved
 
 

@@ -82,8 +82,9 @@ class WorkerSide(Generic[T]):
         """
         if metadata is None or not (self._role.saves and self._role.primary):
             return
-        if mm_hash in metadata.plan.saves:
-            self._cache.save(mm_hash, encoder_cache[mm_hash])
+        for permitted in metadata.plan.saves:
+            if permitted.mm_hash == mm_hash:
+                self._cache.save(permitted, encoder_cache[mm_hash])
 
     def build_connector_worker_meta(self) -> ReportMetadata | None:
         """Return what this rank did since the last call; None if that is nothing."""
