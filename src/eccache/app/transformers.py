@@ -43,7 +43,7 @@ def cached_encoder(
     that the model's own `forward` and `generate` make, and the audio tower of models that have none of
     these. An item is known by the content of its processed inputs, and by everything else that its output
     depends on: weights, configuration, dtype, versions, switches of torch. A call that can't be cached
-    safely goes to the model as it stands: `docs/transformers.md` lists when.
+    safely goes to the model as it stands: `docs/embedding-transformers.md` lists when.
 
     Args:
         model: a `PreTrainedModel`. Its methods are replaced on the object, until the result is closed.

@@ -64,8 +64,14 @@ def optimize(model: Any) -> None:  # noqa: ANN401
     weight.grad = None
 
 
+def change_one_element(model: Any) -> None:  # noqa: ANN401
+    """Change an element that is none of those sampled."""
+    a_weight(model)[0, 1] += 100
+
+
 CHANGES: dict[str, Callable[[Any], None]] = {
     "in place": lambda model: grow(a_weight(model)),
+    "one element": change_one_element,
     "through .data": lambda model: grow(a_weight(model).data),
     "through numpy": lambda model: grow(torch.from_numpy(a_weight(model).detach().numpy())),
     "a replaced .data": lambda model: setattr(a_weight(model), "data", a_weight(model).data * 1.5),
@@ -269,3 +275,23 @@ def test_image_and_video_of_equal_bytes_are_two_items(cache: Cache) -> None:
         cache.flush()
         model.model.get_video_features(image["pixel_values"], image["image_grid_thw"])
     assert (0, 2) == (encoder.stats().hits, encoder.stats().misses)
+
+
+def test_two_methods_of_one_module_are_two_encoders(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry of one method is never served by another one, however alike their arguments are."""
+    tower = made(models.clip).vision_model
+
+    def doubled(self: Any, pixel_values: torch.Tensor, **kwargs: object) -> Any:  # noqa: ANN401
+        output = self(pixel_values)
+        output.pooler_output = output.pooler_output * 2
+        return output
+
+    monkeypatch.setattr(type(tower), "get_image_features", doubled, raising=False)
+    inputs = pixels(2)
+    with cached_encoder(tower, cache, towers=[""], per_item=False):
+        stock = tower(**inputs).pooler_output
+    cache.flush()
+    with cached_encoder(tower, cache, per_item=False, every_field=True):
+        assert torch.equal(stock * 2, tower.get_image_features(**inputs).pooler_output)
