@@ -1,5 +1,9 @@
 """A server that encodes and one that answers, on one root: the second one never encodes."""
 
+import hashlib
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +13,7 @@ import pytest
 
 from eccache.app.demo.client import Medium, Question
 from tests.e2e.entry_files import entry_files
-from tests.e2e.servers import Connector, Served, ServerPool, ServerSpec
+from tests.e2e.servers import MODEL_NAME, Connector, Served, ServerPool, ServerSpec
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +78,54 @@ def test_the_consumer_stores_nothing(
     assert before == entry_files(root)
     assert runs + 1 == len(consumer.encoder_runs())
     assert 0 == consumer.metrics().total("vllm:eccache_puts_total")
+
+
+def test_a_request_without_media_is_answered(
+    servers: tuple[Served, Served], expected: list[str], coffee: Medium
+) -> None:
+    """As a proxy between the two does it: one id, encoded here; there only the id and the grid."""
+    producer, consumer = servers
+    named = attrs.evolve(coffee, uuid=hashlib.sha256(b"https://example.org/coffee").hexdigest())
+    ((mm_hash, entry),) = transfer_params(producer, Question("?", (named,))).items()
+    assert named.uuid == mm_hash
+    status, reply = ask_without_media(consumer, mm_hash, entry)
+    assert (200, expected[0]) == (status, reply)
+    assert [] == consumer.encoder_runs()[1:]
+
+
+def test_a_request_without_media_that_nobody_encoded_fails_alone(
+    servers: tuple[Served, Served], expected: list[str], coffee: Medium
+) -> None:
+    """Nothing can supply it: an error that a proxy retries, soon; the server lives and serves others."""
+    _, consumer = servers
+    unknown = hashlib.sha256(b"never encoded").hexdigest()
+    grid = {"metadata": {"image_grid_thw": [1, 8, 8]}, "item_indices": [0]}
+    status, _ = ask_without_media(consumer, unknown, grid)
+    assert 500 == status
+    assert consumer.server.is_alive()
+    assert expected[0] == consumer.ask(Question("What is this?", (coffee,))).text
+    assert 1 == consumer.metrics().total("vllm:eccache_unavailable_total")
+
+
+def ask_without_media(consumer: Served, mm_hash: str, entry: dict[str, Any]) -> tuple[int, str]:
+    """Ask what is on a picture of which only id and grid are sent; HTTP status and answer."""
+    picture = {"type": "image_embeds", "image_embeds": entry["metadata"], "uuid": mm_hash}
+    text = {"type": "text", "text": "What is this?"}
+    body = {
+        "model": MODEL_NAME,
+        "messages": [{"role": "user", "content": [picture, text]}],
+        "temperature": 0,
+        "max_tokens": 16,
+        "ec_transfer_params": {mm_hash: entry},
+    }
+    request = urllib.request.Request(  # noqa: S310 - our own server
+        f"{consumer.server.url}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - the same
+            answer = json.load(reply)["choices"][0]["message"]["content"]
+            return reply.status, answer
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
