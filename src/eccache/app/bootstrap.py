@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,9 @@ from eccache.adapters.system import SystemClock, SystemFiles, available_memory_n
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
 from eccache.app.engine import ECCacheEngine, EngineParts
+from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
+from eccache.app.tiers import TieredStore
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.dtypes import canonical_dtype
 from eccache.domain.namespace import Namespace
@@ -158,11 +161,51 @@ def open_store(
 ) -> EntryStore:
     """Open the store that *config* names: a directory on disk, else one in the host's memory.
 
+    Behind it stands LMCache as a remote tier where *config* has keys that name a place for it. It is
+    opened in the background, and what fails there is a warning and misses.
+
     Raises:
-        ConfigError: the place can't be used.
+        ConfigError: the local place can't be used.
     """
     if not config.enabled:
         return DisabledStore()
+    local = _open_local_store(config, namespace, clock, telemetry)
+    tier = _lmcache_tier(config, clock, telemetry) if config.lmcache else None
+    if tier is None:
+        return local
+    tier.open_in_background()
+    return TieredStore(
+        local,
+        [tier],
+        telemetry=telemetry,
+        close_timeout_seconds=config.close_timeout_seconds,
+    )
+
+
+def _lmcache_tier(config: CacheConfig, clock: Clock, telemetry: Telemetry) -> RemoteTier | None:
+    from eccache.adapters.lmcache import LMCacheSettings, names_a_place, open_lmcache_store
+
+    if not names_a_place(config.lmcache):
+        return None
+    settings = LMCacheSettings(
+        model="eccache",  # for LMCache's labels; entries carry their own model's name
+        keys=config.lmcache,
+        pool_size=config.lmcache_pool_size,
+        timeout_seconds=config.store_timeout_seconds,
+        close_timeout_seconds=config.close_timeout_seconds,
+    )
+    return RemoteTier(
+        "lmcache",
+        functools.partial(open_lmcache_store, settings, clock),
+        timeout_seconds=config.store_timeout_seconds,
+        clock=clock,
+        telemetry=telemetry,
+    )
+
+
+def _open_local_store(
+    config: CacheConfig, namespace: Namespace, clock: Clock, telemetry: Telemetry
+) -> EntryStore:
     policy = _disk_policy(config)
     files = SystemFiles()
     if config.local_disk is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 
 from eccache.app.bounded_calls import BoundedCalls
+from eccache.app.circuit_breaker import TierState
+from eccache.app.tiers import TieredStore
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
 from eccache.ports.storage import EntryStore
@@ -14,7 +16,8 @@ class BoundedProbe:
     """Asks a store by name, for at the most a short while. Any thread may call it.
 
     On a local file system an answer takes microseconds, and an absent entry then costs its request no
-    waiting at all. A store that does not answer in time is one of which nothing is known.
+    waiting at all. A store that does not answer in time is one of which nothing is known. Of several
+    tiers the local one alone is asked: what it lacks, a remote tier may have, and only a look-up can tell.
 
     Args:
         store: is asked.
@@ -23,13 +26,20 @@ class BoundedProbe:
     """
 
     def __init__(self, store: EntryStore, calls: BoundedCalls, timeout_seconds: float) -> None:
-        self._contains = store.contains
+        local, remotes = (
+            (store.local, store.remotes) if isinstance(store, TieredStore) else (store, ())
+        )
+        self._contains = local.contains
+        self._remotes = remotes
         self._calls = calls
         self._timeout_seconds = timeout_seconds
 
     def __call__(self, ref: EntryRef) -> bool | None:
         """Return whether something is stored under *ref*'s name; None if that can't be told now."""
         try:
-            return self._calls.call(functools.partial(self._contains, ref), self._timeout_seconds)
+            found = self._calls.call(functools.partial(self._contains, ref), self._timeout_seconds)
         except StoreFault:
             return None
+        if not found and any(remote.state is not TierState.OPEN for remote in self._remotes):
+            return None
+        return found

@@ -62,6 +62,14 @@ class RemoteTier:
         """What the breaker lets through now."""
         return self._breaker.state
 
+    def open_in_background(self) -> None:
+        """Open the store before it is asked for. A store that takes long to open delays nobody."""
+
+        def opened() -> None:
+            guarded(self._telemetry, f"{self.name}.open", self._opened, otherwise=None)
+
+        threading.Thread(target=opened, name=f"eccache-{self.name}-open", daemon=True).start()
+
     def fetch(self, ref: EntryRef, *, deadline: float | None = None) -> memoryview | None:
         """Return the whole, verified frame of *ref*, or None.
 
@@ -116,7 +124,7 @@ class RemoteTier:
     def _ask(
         self, question: Callable[[EntryStore], R], otherwise: R, deadline: float | None = None
     ) -> R:
-        if self._closed or not self._breaker.admits():
+        if self._closed or self._is_being_opened() or not self._breaker.admits():
             return otherwise
         limit = self._timeout_seconds
         if deadline is not None:
@@ -128,6 +136,9 @@ class RemoteTier:
             return otherwise
         self._breaker.succeeded()
         return answer
+
+    def _is_being_opened(self) -> bool:
+        return self._store is None and self._opening.locked()
 
     def _failed(self, fault: Exception) -> None:
         self._breaker.failed()

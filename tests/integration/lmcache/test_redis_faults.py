@@ -104,6 +104,14 @@ def test_a_frozen_redis_does_not_hold_up_close(store: LMCacheStore, own_redis: R
     assert time.monotonic() - started < 10
 
 
+def test_a_redis_connection_is_closed(store: LMCacheStore) -> None:
+    """LMCache's connector waits for its own event loop there, for ever."""
+    storage = storage_of(store)
+    store.close()
+    assert not storage.thread.is_alive()
+    assert storage.loop.is_closed()
+
+
 def test_a_hundred_truncated_values_cost_no_buffer(
     store: LMCacheStore, own_redis: RedisServer
 ) -> None:

@@ -7,7 +7,11 @@ import pytest
 
 from eccache.adapters.memory import MemoryStore
 from eccache.app.bounded_calls import BoundedCalls
+from eccache.app.circuit_breaker import TierState
 from eccache.app.probe import BoundedProbe
+from eccache.app.remote_tier import RemoteTier
+from eccache.app.telemetry import LocalTelemetry
+from eccache.app.tiers import TieredStore
 from eccache.domain.entry_ref import EntryRef
 from eccache.testing.clock import ManualClock
 from eccache.testing.frames import frame_of, ref_of
@@ -55,3 +59,24 @@ def test_of_a_store_that_hangs_nothing_is_known(calls: BoundedCalls) -> None:
     assert probe(REF) is None
     assert 1 == store.asked
     store.answering.set()
+
+
+def test_of_what_a_remote_tier_may_have_nothing_is_known(calls: BoundedCalls) -> None:
+    """The scheduler's thread never asks the remote; while that is out of order, absent is absent."""
+    clock = ManualClock()
+    telemetry = LocalTelemetry(clock, "eccache.test")
+    local, remote = MemoryStore(capacity_nbytes=1 << 20, clock=clock), HangingStore()
+    tier = RemoteTier(
+        "remote", lambda: remote, timeout_seconds=0.0, clock=clock, telemetry=telemetry
+    )
+    store = TieredStore(local, [tier], telemetry=telemetry, close_timeout_seconds=10.0)
+    probe = BoundedProbe(store, calls, 10.0)
+    assert probe(REF) is None
+    assert 0 == remote.asked
+    while tier.state is not TierState.OPEN:
+        tier.contains(REF)
+    assert probe(REF) is False
+    local.put(REF, frame_of(REF))
+    assert probe(REF) is True
+    remote.answering.set()
+    store.close()

@@ -15,6 +15,7 @@ from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.domain.entry_ref import EntryRef
+from eccache.domain.frame import SealedFrame
 from eccache.domain.outcomes import RemoveReason
 from eccache.ports.storage import EntryStore, ReadLease
 from tests.unit.app.clock import ManualClock
@@ -280,3 +281,48 @@ def test_a_lease_on_a_remote_frame_copies_what_is_asked_for() -> None:
     assert 0 == lease.read_into(memoryview(target), lease.nbytes)
     lease.close()
     assert [] != list(a.tiers.entries())
+
+
+def test_a_tier_that_is_being_opened_is_a_miss_and_no_fault() -> None:
+    """A store that takes long to open delays nobody, and its breaker has nothing to count."""
+    opening, may_open = threading.Event(), threading.Event()
+
+    def slow() -> EntryStore:
+        opening.set()
+        may_open.wait()
+        return Unclosed(shared())
+
+    host = Host(slow)
+    host.remote.open_in_background()
+    opening.wait()
+    for _ in range(2 * FAILURES_TO_OPEN):
+        assert host.remote.fetch(host.cache.ref("h")) is None
+    assert {"remote_misses": 2 * FAILURES_TO_OPEN} == host.telemetry.totals()
+    may_open.set()
+    host.put()
+    while not host.remote.contains(host.cache.ref("h")):
+        host.remote.put(host.cache.ref("h"), whole_frame(host))
+    host.cache.close()
+
+
+def whole_frame(host: Host) -> SealedFrame:
+    """The entry of "h" as the local store has it."""
+    lease = host.local.get(host.cache.ref("h"))
+    assert lease is not None
+    return SealedFrame(lease.view())
+
+
+def test_a_tier_that_can_not_be_opened_in_advance_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A warning at the start, and misses."""
+
+    def broken() -> EntryStore:
+        raise OSError("no such host")
+
+    host = Host(broken)
+    host.remote.open_in_background()
+    while "remote.open.fault.absorbed" not in caplog.text:
+        pass
+    assert host.cache.get("h") is None
+    host.cache.close()

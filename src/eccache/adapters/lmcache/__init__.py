@@ -5,7 +5,13 @@ not before.
 """
 
 from eccache.adapters.lmcache.allocator import LMCacheAllocator
-from eccache.adapters.lmcache.opening import LMCacheSettings, open_lmcache_store
+from eccache.adapters.lmcache.opening import LMCacheSettings, names_a_place, open_lmcache_store
 from eccache.adapters.lmcache.store import LMCacheStore
 
-__all__ = ["LMCacheAllocator", "LMCacheSettings", "LMCacheStore", "open_lmcache_store"]
+__all__ = [
+    "LMCacheAllocator",
+    "LMCacheSettings",
+    "LMCacheStore",
+    "names_a_place",
+    "open_lmcache_store",
+]

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _REDIS_SCHEMES: Final = frozenset({"redis", "rediss", "unix"})
 _REDIS_TIMEOUTS: Final = ("socket_timeout", "socket_connect_timeout")
+_PLACES: Final = (
+    "external_backends",
+    "gds_path",
+    "local_disk",
+    "maru_path",
+    "remote_storage_plugins",
+    "remote_url",
+    "storage_plugins",
+)
 _DISK_SIZE: Final = 64.0
 """GiB, as LMCache's encoder cache has it where only the path is given."""
 _PROMETHEUS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -46,6 +55,13 @@ class LMCacheSettings:
     pool_size: float
     timeout_seconds: float
     close_timeout_seconds: float
+
+
+def names_a_place(keys: Mapping[str, Any]) -> bool:
+    """Return whether *keys* name a place for entries, rather than only how LMCache is to work."""
+    extra = keys.get("extra_config")
+    nixl = isinstance(extra, Mapping) and bool(extra.get("enable_nixl_storage"))
+    return nixl or any(keys.get(name) for name in _PLACES)
 
 
 def open_lmcache_store(settings: LMCacheSettings, clock: Clock) -> LMCacheStore:
