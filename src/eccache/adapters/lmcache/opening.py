@@ -129,7 +129,7 @@ def _config(settings: LMCacheSettings) -> LMCacheEngineConfig:
     if keys.get("local_disk") and not keys.get("max_local_disk_size"):
         keys["max_local_disk_size"] = _DISK_SIZE  # LMCache's own is 0, at which it uses no disk
     if isinstance(url := keys.get("remote_url"), str):
-        keys["remote_url"] = _with_timeouts(url, settings.timeout_seconds)
+        keys["remote_url"] = with_timeouts(url, settings.timeout_seconds)
     try:
         config = LMCacheEngineConfig.from_dict(keys)
         config.validate()
@@ -141,7 +141,7 @@ def _config(settings: LMCacheSettings) -> LMCacheEngineConfig:
     return config
 
 
-def _with_timeouts(url: str, timeout_seconds: float) -> str:
+def with_timeouts(url: str, timeout_seconds: float) -> str:
     """Return a Redis URL that has time limits; without, a frozen server holds LMCache's workers for ever."""
     parts = urlsplit(url)
     if parts.scheme not in _REDIS_SCHEMES:
