@@ -2,8 +2,8 @@
 
 A pure state machine. It knows no threads, no files and no serving framework: look-ups are begun and
 answered through `Lookups`, time comes from the clock, and everything happens on the one thread of the
-caller, the scheduler's. Answers and time are taken in by `ensure`, `take_step` and `finished` alone, so
-that a promise holds at least until the next of these calls.
+caller, the scheduler's. Answers are taken in and time passes in `ensure` and `take_step` alone; beside
+these only `finished` and `close` take a promise back.
 
 Rounds: a request that was answered True and asks again starts a new round, in which misses are
 forgotten. So a caller asks until it hears True, and later only when something is needed anew.
@@ -158,7 +158,6 @@ class PromiseLedger:
 
     def finished(self, request_id: str) -> None:
         """Forget a request, wherever it stands."""
-        self._catch_up(self._clock.monotonic())
         request = self._requests.pop(request_id, None)
         if request is None:
             return
@@ -172,9 +171,6 @@ class PromiseLedger:
         for promise in list(self._promises.values()):
             self._end(promise)
         self._loads.close()
-        self._requests.clear()
-        self._deferred.clear()
-        self._saves.clear()
         self._lookups.close()
 
     # --- one item of one request ----------------------------------------------------------------------
@@ -192,7 +188,7 @@ class PromiseLedger:
             else:
                 self._miss(promise, request, _MISS)
             return False
-        elif self._may_wait(request, item, now):
+        elif self._may_wait(request, now):
             self._claim(promise, request, item)
             self._continue(promise, request, now)
         return item.mm_hash in request.claims
@@ -213,7 +209,7 @@ class PromiseLedger:
         promise = Promise(item.mm_hash)
         if absent and not item.expected:
             self._miss(promise, request, _MISS)
-        elif self._may_wait(request, item, now):
+        elif self._may_wait(request, now):
             self._promises[item.mm_hash] = promise
             self._claim(promise, request, item)
             if absent:
@@ -236,13 +232,12 @@ class PromiseLedger:
             else:
                 self._start(promise, request, ref, now)
 
-    def _may_wait(self, request: Request, item: Item, now: float) -> bool:
+    def _may_wait(self, request: Request, now: float) -> bool:
         """Return whether *request* may be deferred; it then counts as such, from now to its deadline."""
         if request.request_id in self._deferred:
             return True
         if request.deadline < math.inf:  # its time is over, and this item came up only now
             self._telemetry.count(LookupOutcome.TIMEOUT.value)
-            request.missed.add(item.mm_hash)
             return False
         if len(self._deferred) >= self._limits.max_deferred_requests:
             # Not remembered as a miss: whenever it asks again, there may be room.
@@ -369,7 +364,6 @@ class PromiseLedger:
     def _forget_claims(self, promise: Promise) -> None:
         for request_id in promise.claims:
             self._requests[request_id].claims.discard(promise.mm_hash)
-        promise.claims.clear()
 
     def _end(self, promise: Promise) -> None:
         """End a promise wherever it stands; one that was never in the ledger is left alone."""

@@ -1,5 +1,6 @@
 """The promise ledger: no copy outlives its requests and their loads, however they end."""
 
+from eccache.domain.promise import PromiseState
 from eccache.ports.lookup import Item, StepPlan
 from tests.unit.promises.ledgers import A, B, Ledger
 
@@ -80,6 +81,16 @@ def test_a_promise_that_nobody_takes_is_given_up_by_age() -> None:
     assert ledger.port.is_promised("b")
     assert 1 == ledger.count("expired")
     assert not ledger.port.ensure("r", [A])
+
+
+def test_a_request_whose_promise_was_given_up_ends_like_any_other() -> None:
+    """It holds nothing any more."""
+    ledger = Ledger()
+    ledger.promise("r", A)
+    ledger.clock.advance(60)
+    ledger.port.take_step()
+    ledger.port.finished("r")
+    ledger.expect_nothing_left()
 
 
 def test_a_promise_holds_from_true_until_the_step_is_planned() -> None:
@@ -190,3 +201,19 @@ def test_closing_closes_every_copy_and_abandons_every_look_up() -> None:
     assert StepPlan() == ledger.port.take_step()
     ledger.port.finished("r")
     ledger.expect_nothing_left()
+
+
+def test_a_promise_is_in_one_state_after_the_other() -> None:
+    """As the domain draws them."""
+    ledger = Ledger()
+    assert not ledger.port.ensure("r", [A, B])
+    first, second = (ledger.port._promises[name] for name in "ab")  # noqa: SLF001 - its subject
+    states = [first.state]
+    ledger.lookups.find("a")
+    ledger.port.take_step()
+    states.append(first.state)
+    ledger.port.allocated("r", A, storable=False)
+    states.append(first.state)
+    ledger.port.finished("r")
+    expected = [PromiseState.PENDING, PromiseState.READY, PromiseState.LOADING]
+    assert [*expected, PromiseState.ABANDONED] == [*states, second.state]

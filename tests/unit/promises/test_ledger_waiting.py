@@ -239,6 +239,23 @@ def test_room_that_never_came_is_told_apart_from_a_slow_store() -> None:
     assert 0 == ledger.count("timeouts")
 
 
+def test_an_input_on_its_way_that_had_no_room_once_is_polled_again() -> None:
+    """What it waits for is told anew by each look-up."""
+    ledger = Ledger()
+    ledger.unknown.add("a")
+    assert not ledger.port.ensure("r", [A_EXPECTED])
+    ledger.no_room("a", 60_000)
+    assert not ledger.port.ensure("r", [A_EXPECTED])
+    assert not ledger.port.ensure("r", [A_EXPECTED])
+    ledger.lookups.answer(ledger.lookups.job("a"), LookupOutcome.MISS)
+    for _ in range(3):
+        assert not ledger.port.ensure("r", [A_EXPECTED])
+    assert 2 == ledger.lookups.started
+    ledger.clock.advance(5)
+    assert ledger.port.ensure("r", [A_EXPECTED])
+    assert 1 == ledger.count("misses")
+
+
 def test_room_that_a_request_holds_itself_is_not_waited_for() -> None:
     """It would wait for its own end."""
     ledger = Ledger()
