@@ -152,7 +152,7 @@ class VllmServer:
         if self._process is not None:
             return
         for last_attempt in (False, False, True):
-            self._port = _free_port()
+            self._port = free_port()
             try:
                 self._launch()
                 self._wait_until_healthy()
@@ -230,7 +230,7 @@ class VllmServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self._environment(),
+                env=self.environment(),
                 start_new_session=True,
             )
         self._watchdog = subprocess.Popen(  # noqa: S603 - our own interpreter
@@ -241,7 +241,8 @@ class VllmServer:
             start_new_session=True,
         )
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the server's processes."""
         folders = [*self.settings.python_path, *filter(None, [os.environ.get("PYTHONPATH")])]
         shim = torch_shim.environment(tuple(folders))
         return dict(os.environ) | ENVIRONMENT | shim | dict(self.settings.environment)
@@ -282,7 +283,8 @@ class VllmServer:
         return f"{what}{cause}\nThe whole log is in {log_file}, its end:\n{tail}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]
