@@ -15,7 +15,10 @@ exclude_patterns = ["_build"]
 
 # A reference to a name of ours that does not exist is an error; other projects' pages are not here.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!eccache\b).*"), (r"py:class", r".*\.[TR]")]  # type variables
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!eccache\b).*"),
+    (r"py:class", r".*\.[TR]"),
+]  # type variables
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

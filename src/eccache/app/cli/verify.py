@@ -24,7 +24,7 @@ def _subset(_: click.Context, __: click.Parameter, text: str | None) -> Subset:
 
     if text is None:
         return Subset()
-    number, _, parts = text.partition("/")
+    number, _slash, parts = text.partition("/")
     try:
         return Subset(int(number), int(parts))
     except ValueError as wrong:
