@@ -57,6 +57,8 @@ class CacheWorker(Generic[T]):
         self._clock = clock
         self._telemetry = telemetry
         self._acks: Counter[int] = Counter()
+        self._dtypes: set[str] = set()
+        self._made: frozenset[str] = frozenset()
 
     def load(self, loads: Iterable[PromisedLoad], device: str) -> dict[str, T]:
         """Return the tensors of *loads* by mm_hash, on *device*; each is acknowledged in the next report.
@@ -86,19 +88,28 @@ class CacheWorker(Generic[T]):
 
     def save(self, permitted: PermittedSave, tensor: T) -> None:
         """Store *tensor* as what is *permitted*, in the background; it must not change from now on."""
-        guarded(self._telemetry, "save", lambda: self._put(permitted, tensor), otherwise=False)
+        guarded(self._telemetry, "save", lambda: self._save(permitted, tensor), otherwise=False)
 
     def take_report(self) -> WorkerReport | None:
         """Return what was done since the last call; None if that is nothing."""
         acks, self._acks = dict(self._acks), Counter()
+        made, self._made = self._made, frozenset()
         counted = self._telemetry.take_report()
-        if not acks:
+        if not acks and not made:
             return counted
-        return attrs.evolve(counted or WorkerReport(), acks=acks)
+        return attrs.evolve(counted or WorkerReport(), acks=acks, made=made)
 
     def close(self) -> None:
         """Wait for accepted saves up to a deadline, then give everything back. Idempotent."""
         guarded(self._telemetry, "close", self._close, None)
+
+    def _save(self, permitted: PermittedSave, tensor: T) -> bool:
+        accepted = self._put(permitted, tensor)
+        dtype = self._host.spec(tensor).dtype
+        if dtype not in self._dtypes:
+            self._dtypes.add(dtype)
+            self._made |= {dtype}
+        return accepted
 
     def _built(self, load: PromisedLoad, device: str) -> tuple[T]:
         frame = self._copies.map(load.pid, load.fd, load.nbytes)

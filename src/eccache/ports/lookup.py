@@ -104,11 +104,13 @@ class WorkerReport:
         acks: how many ranks are done with each promise, by promise id.
         counters: amounts to add, by `name` or `name:reason`.
         observations: single observations, by name.
+        made: element types, by torch's name, that the encoder was seen to make for the first time.
     """
 
     acks: dict[int, int] = attrs.field(factory=dict)
     counters: dict[str, int] = attrs.field(factory=dict)
     observations: dict[str, list[float]] = attrs.field(factory=dict)
+    made: frozenset[str] = frozenset()
 
 
 class PromiseLookup(Protocol):

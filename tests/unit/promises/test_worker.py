@@ -158,6 +158,16 @@ def test_a_saved_tensor_is_put_as_it_is(working: Working) -> None:
     ((permitted, tensor),) = working.put
     assert PermittedSave("a") == permitted
     assert tensor is TENSOR
+
+
+def test_an_element_type_is_reported_when_it_is_first_made(working: Working) -> None:
+    """What the encoder makes, not what it was configured for, is what a copy must be."""
+    for tensor in (TENSOR, TENSOR, TENSOR.half()):
+        working.worker.save(PermittedSave("a"), tensor)
+    report = working.worker.take_report()
+    assert report is not None
+    assert {"float32", "float16"} == report.made
+    working.worker.save(PermittedSave("b"), TENSOR)
     assert working.worker.take_report() is None
 
 

@@ -47,7 +47,8 @@ class FakeLookup:
             self._next_id += 1
             self._loads.append(PromisedLoad(item.mm_hash, self._next_id, 1, 2, 4096))
         elif storable:
-            self._saves.append(PermittedSave(item.mm_hash, item.variant))
+            content = None if item.content is None else item.content.digest()
+            self._saves.append(PermittedSave(item.mm_hash, item.variant, content))
 
     def take_step(self) -> StepPlan:
         """Return and forget the plan."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase, ECConnectorRole
 
+from eccache.adapters.vllm.admission import Admission, Knowledge
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
 from eccache.domain.policy import SharingPolicy
@@ -143,13 +144,10 @@ class UnguardedConnector(ECConnectorBase):
         """The scheduler's connector."""
         transfer = config.ec_transfer_config
         role = SchedulerRole(saves=transfer.is_ec_producer, loads=transfer.is_ec_consumer)
-        side = SchedulerSide(
-            world,
-            policy or SharingPolicy(),
-            role,
-            DrainedRecording(),
-            lambda modality: {f"{modality}_grid_thw"},
+        admission = Admission(
+            policy or SharingPolicy(), Knowledge(), lambda modality: {f"{modality}_grid_thw"}
         )
+        side = SchedulerSide(world, admission, role, DrainedRecording())
         return cls(config, ECConnectorRole.SCHEDULER, side)
 
     @classmethod

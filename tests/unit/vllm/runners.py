@@ -44,6 +44,11 @@ class _Live:
     computed: int
 
 
+def _inputs(keys: set[str]) -> list[str]:
+    """Return what of an encoder cache's keys are inputs: the worker's marker is none."""
+    return sorted(key for key in keys if not key.startswith("eccache-"))
+
+
 class FirstRunner:
     """The runner that vLLM calls V1.
 
@@ -76,7 +81,7 @@ class FirstRunner:
             self.connector.save_caches(encoder_cache=self.encoder_cache, mm_hash=feature.identifier)
         if self.connector.is_consumer:
             self._gather(step)
-        self.loaded += sorted(before - self._before_load)
+        self.loaded += _inputs(before - self._before_load)
         self._finish(step, output)
         if not self.connector.is_consumer:
             output = ECConnectorOutput()  # dropped, as the real one does
@@ -166,7 +171,7 @@ class SecondRunner(FirstRunner):
                 self._encode(feature)
         if self.connector.is_consumer:
             self._gather(step)
-        self.loaded += sorted(loaded)
+        self.loaded += _inputs(loaded)
         if cached is not None:
             for mm_hash in self.encoder_cache.keys() - cached:
                 self.connector.save_caches(encoder_cache=self.encoder_cache, mm_hash=mm_hash)

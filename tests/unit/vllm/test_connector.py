@@ -14,6 +14,7 @@ import torch
 from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase, ECConnectorRole
 from vllm.distributed.ec_transfer.ec_connector.factory import ECConnectorFactory
 
+from eccache.adapters.vllm.content import Contents
 from eccache.app.vllm import ECCacheConnector
 from eccache.domain.errors import ConfigError
 from tests.e2e.entry_files import DAMAGES, entry_file_of, entry_files
@@ -148,17 +149,24 @@ def test_roles(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_producer_describes_what_it_stores(start: Start) -> None:
-    """Each input with its places and its grid; one that is not stored without, so its media stay."""
+    """Each input with places, grid and content; one that is not stored without, so its media stay."""
     producer = start("ec_producer")
     connector = producer.scheduler.ec_connector
     request = make_request(
         "r", Input(id=A, offset=0), Input(id=A, offset=9), Input(id="own", offset=20)
     )
     connector.ensure_cache_available(request, 0)
+    contents = Contents("blake3")
+    content = contents.of(request.mm_features[0])
+    assert content is not None
     kept, described = connector.request_finished(request)
     assert kept is False
     assert {
-        A: {"item_indices": [0, 1], "metadata": {"image_grid_thw": [1, 8, 8]}},
+        A: {
+            "item_indices": [0, 1],
+            "metadata": {"image_grid_thw": [1, 8, 8]},
+            "content": content.digest(),
+        },
         "own": {"item_indices": [2], "metadata": {}},
     } == described
     assert (False, None) == connector.request_finished(make_request("text", prompt_tokens=3))

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from eccache.adapters.vllm.admission import Admission, Knowledge
+from eccache.adapters.vllm.content import Contents
 from eccache.adapters.vllm.metadata import NO_WORK, ReportMetadata
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
 from eccache.domain.policy import SharingPolicy
@@ -21,16 +23,21 @@ BOTH = SchedulerRole(saves=True, loads=True)
 class Desk:
     """A scheduler's side with a fake behind it, and the calls of one step in vLLM's order."""
 
-    def __init__(self, role: SchedulerRole = BOTH, policy: SharingPolicy | None = None) -> None:
+    def __init__(
+        self,
+        role: SchedulerRole = BOTH,
+        policy: SharingPolicy | None = None,
+        knowledge: Knowledge | None = None,
+    ) -> None:
         self.lookup = FakeLookup()
         self.telemetry = DrainedRecording()
-        self.side = SchedulerSide(
-            self.lookup,
+        self.intact = True
+        admission = Admission(
             policy or SharingPolicy(),
-            role,
-            self.telemetry,
+            knowledge or Knowledge(),
             lambda modality: {f"{modality}_grid_thw"},
         )
+        self.side = SchedulerSide(self.lookup, admission, role, self.telemetry, lambda: self.intact)
 
     def end_step(self, *freed: str) -> Any:
         """End a step in which *freed* left the accelerator."""
@@ -173,7 +180,7 @@ def test_one_id_with_two_sizes_in_one_request_is_bypassed(desk: Desk) -> None:
     desk.lookup.stored = {A}
     request = make_request("r", Input(id=A, offset=0, rows=4), Input(id=A, offset=20, rows=9))
     assert ((), ()) == (desk.schedule(request).loads, desk.schedule(request).saves)
-    assert 1 == desk.telemetry.counters["bypassed:rows"]
+    assert 1 == desk.telemetry.counters["bypassed:conflict"]
 
 
 def test_one_id_with_another_size_is_never_given_the_others_rows(desk: Desk) -> None:
@@ -183,7 +190,7 @@ def test_one_id_with_another_size_is_never_given_the_others_rows(desk: Desk) -> 
     longer = make_request("long", Input(id=A, offset=0, rows=9))
     desk.side.ensure_cache_available(longer, 0)
     assert desk.side.has_cache_item(A) is False
-    assert 1 == desk.telemetry.counters["bypassed:rows"]
+    assert 1 == desk.telemetry.counters["bypassed:conflict"]
 
 
 def test_an_id_is_free_for_another_size_once_its_request_is_finished(desk: Desk) -> None:
@@ -236,8 +243,7 @@ def test_a_salted_request_is_not_served_from_anothers_promise(desk: Desk) -> Non
 
 def test_an_adapter_that_reaches_the_encoder_is_bypassed() -> None:
     """With adapters on the encoder, an adapter's name is not its content."""
-    role = SchedulerRole(saves=True, loads=True, adapter_changes_encoder=True)
-    desk = Desk(role)
+    desk = Desk(knowledge=Knowledge(adapter=lambda _: ""))
     request = make_request("r", Input(id=A, offset=0))
     request.lora_request = SimpleNamespace(lora_name="x")
     assert () == desk.schedule(request).saves
@@ -253,12 +259,17 @@ def test_an_encoder_decoder_model_is_bypassed() -> None:
 
 
 def test_a_trusted_client_id_is_stored() -> None:
-    """An operator can name a pattern of ids that are taken at their word."""
-    desk = Desk(policy=SharingPolicy(trusted_ids=r"sha1-[0-9a-f]+"))
-    plan = desk.schedule(
-        make_request("r", Input(id="sha1-0a", offset=0), Input(id="sha1-0a/..", offset=9))
+    """An operator can name a pattern of ids that are shared, each bound to its content."""
+    contents = Contents("sha256")
+    desk = Desk(
+        policy=SharingPolicy(trusted_ids=r"sha1-[0-9a-f]+"), knowledge=Knowledge(contents=contents)
     )
-    assert (PermittedSave("sha1-0a"),) == plan.saves
+    trusted, other = Input(id="sha1-0a", offset=0), Input(id="sha1-0a/..", offset=9)
+    request = make_request("r", trusted, other)
+    content = contents.of(request.mm_features[0])
+    assert content is not None
+    assert (PermittedSave("sha1-0a", "", content.digest()),) == desk.schedule(request).saves
+    contents.close()
 
 
 def test_a_promise_is_for_the_request_that_was_ensured_last(desk: Desk) -> None:
@@ -371,7 +382,7 @@ def test_a_finished_request_leaves_nothing_behind(desk: Desk) -> None:
         desk.side.request_finished(request)
     side = desk.side
     assert [str(n) for n in range(9)] == desk.lookup.finished_ids
-    assert ({}, {}, {}) == (side._tracked, side._by_item, side._rows)  # noqa: SLF001
+    assert ({}, {}, {}) == (side._tracked, side._by_item, side._claimed)  # noqa: SLF001
     assert {digest(0), digest(1), digest(2)} == side._resident  # noqa: SLF001
 
 

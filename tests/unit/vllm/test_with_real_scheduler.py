@@ -246,4 +246,4 @@ def test_whatever_happens_every_promise_is_kept(
     side = stressed.scheduler.ec_connector.side
     assert all(request.is_finished() for request in stressed.requests)
     assert ({}, {}) == (world.ready, world.open_copies)
-    assert ({}, {}, {}) == (side._tracked, side._by_item, side._rows)  # noqa: SLF001
+    assert ({}, {}, {}) == (side._tracked, side._by_item, side._claimed)  # noqa: SLF001

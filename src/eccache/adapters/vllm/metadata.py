@@ -48,4 +48,5 @@ def merged(first: WorkerReport, second: WorkerReport) -> WorkerReport:
         acks=dict(Counter(first.acks) + Counter(second.acks)),
         counters=dict(Counter(first.counters) + Counter(second.counters)),
         observations=observations,
+        made=first.made | second.made,
     )

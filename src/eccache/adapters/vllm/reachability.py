@@ -7,10 +7,14 @@ abstract namespace, whose name both sides derive from what vLLM gave to this eng
 connects to each. The kernel then tells it the worker's process and user, as no file could; nothing is
 left behind when a process ends, and no thread is needed, since a connection stands as soon as it is in
 the backlog.
+
+One connection is kept. A worker that closes its socket thereby tells its scheduler, at once and without
+a message, that what both relied on has ended; so does a worker that dies.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -67,7 +71,52 @@ class Beacon:
             ) from error
 
     def close(self) -> None:
-        """Vanish. Idempotent."""
+        """Go out, and let whoever watches see it. Idempotent, never raises.
+
+        Connections are shut down one by one: a child process may have inherited the socket, and a
+        connection that only lies in the backlog would outlive its closing.
+        """
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(0)
+            while True:
+                connection, _ = self._socket.accept()
+                with connection:
+                    connection.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class BeaconWatch:
+    """The scheduler's view of one worker's beacon. Used by one thread.
+
+    Args:
+        token: of the engine.
+        rank: of the worker.
+
+    Raises:
+        ConfigError: there is no such beacon.
+    """
+
+    def __init__(self, token: str, rank: Rank) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        self._socket.settimeout(0)
+        try:
+            self._socket.connect(_address(token, rank))
+        except OSError as error:
+            self._socket.close()
+            msg = f"the scheduler can't watch over its worker {rank}: {error}."
+            raise ConfigError(msg, remedy=_REMEDY) from error
+
+    def is_lit(self) -> bool:
+        """Return whether the worker still shows its beacon: one system call, about 1 µs."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Look away. Idempotent."""
         self._socket.close()
 
 

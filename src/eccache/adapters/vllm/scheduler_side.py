@@ -11,16 +11,17 @@ promised: should another vLLM ask in another order, it gets misses, not another 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import attrs
 
 from eccache.adapters.vllm import features
+from eccache.adapters.vllm.admission import Admission
 from eccache.adapters.vllm.metadata import NO_WORK, ReportMetadata, StepMetadata, merged
 from eccache.adapters.vllm.metrics import CacheTransferStats
-from eccache.domain.policy import BypassReason, InputFacts, SharingPolicy
-from eccache.ports.lookup import Item, PromiseLookup, WorkerReport
+from eccache.domain.policy import BypassReason
+from eccache.ports.lookup import Content, Item, PromiseLookup, WorkerReport
 from eccache.ports.telemetry import Level, Telemetry
 
 _UNSETTLED: Final = sys.maxsize
@@ -58,12 +59,10 @@ class SchedulerRole:
     Attributes:
         saves: encoder outputs are stored (producer).
         loads: encoder outputs are served (consumer).
-        adapter_changes_encoder: a request's adapter reaches the encoder.
     """
 
     saves: bool
     loads: bool
-    adapter_changes_encoder: bool = False
 
 
 class DrainedTelemetry(Telemetry, Protocol):
@@ -79,28 +78,30 @@ class SchedulerSide:
 
     Args:
         lookup: the cache.
-        policy: which inputs may be shared.
+        admission: which inputs may be shared, and as what.
         role: what this server does.
         telemetry: takes `bypassed` by reason; its counts, with those of the workers, become statistics.
-        metadata_fields: names of the fields of a modality that only size its place in the prompt.
+        weights_intact: whether the encoder still has the weights that it had at the start; asked before
+            each look-up and each promise.
     """
 
     def __init__(
         self,
         lookup: PromiseLookup,
-        policy: SharingPolicy,
+        admission: Admission,
         role: SchedulerRole,
         telemetry: DrainedTelemetry,
-        metadata_fields: Callable[[str], Iterable[str]],
+        weights_intact: Callable[[], bool] = lambda: True,
     ) -> None:
         self._lookup = lookup
-        self._policy = policy
+        self._admission = admission
         self._role = role
         self._telemetry = telemetry
-        self._metadata_fields = metadata_fields
+        self._weights_intact = weights_intact
+        self._stopped = False
         self._tracked: dict[str, _Tracked] = {}
         self._by_item: dict[str, set[str]] = {}
-        self._rows: dict[str, set[int]] = {}
+        self._claimed: dict[str, Item] = {}
         self._resident: set[str] = set()
         self._asking: _Tracked | None = None
         self._answered: set[str] = set()
@@ -130,7 +131,7 @@ class SchedulerSide:
             return False
         # vLLM asks only for what is not on the accelerator, whatever we believed.
         self._resident.discard(identifier)
-        if not self._lookup.is_promised(identifier):
+        if not self._lookup.is_promised(identifier) or self._is_stopped():
             return False
         self._answered.add(identifier)
         return True
@@ -166,6 +167,7 @@ class SchedulerSide:
         metadata = connector_output.ec_connector_worker_meta
         if isinstance(metadata, ReportMetadata):
             self._lookup.report(metadata.report)
+            self._admission.made(metadata.report.made)
             self._reported = merged(self._reported, metadata.report)
 
     def take_stats(self) -> CacheTransferStats | None:
@@ -195,12 +197,19 @@ class SchedulerSide:
         tracked = self._tracked.get(request.request_id)
         return tracked is not None and identifier in tracked.items
 
+    def content(self, request: Any, identifier: str) -> Content | None:
+        """Return what is known of that input of *request*, if it may be stored."""
+        tracked = self._tracked.get(request.request_id)
+        item = None if tracked is None else tracked.items.get(identifier)
+        return None if item is None else item.content
+
     def close(self) -> None:
         """End every look-up. Idempotent."""
         self._lookup.close()
 
     def _settle(self, request: Any, computed: int, tracked: _Tracked | None) -> bool:
         """Start or continue what *request* needs; True once there is nothing left to wait for."""
+        self._is_stopped()
         if tracked is None or tracked.feature_count != len(request.mm_features):
             tracked = self._track(request, tracked)
         self._asking = tracked
@@ -251,35 +260,54 @@ class SchedulerSide:
         known: set[str] = set() if before is None else set(before.ends)
         for identifier, same in features.grouped(request.mm_features).items():
             tracked.ends[identifier] = max(features.end_of(feature) for feature in same)
-            if any(features.lacks_input(feature, self._metadata_fields) for feature in same):
+            bare = self._admission.is_bare(same)
+            if bare:
                 tracked.bare.add(identifier)
-            rows = {features.rows_of(feature) for feature in same}
-            reason = self._bypass(request, same[0], rows)
-            if reason is None:
-                expected = features.is_expected(request, identifier)
-                tracked.items[identifier] = Item(identifier, rows.pop(), expected)
+            admitted = self._admitted(request, identifier, same, bare=bare)
+            if isinstance(admitted, Item):
+                tracked.items[identifier] = admitted
                 self._claim(tracked, identifier)
             elif identifier not in known:
-                self._telemetry.count("bypassed", reason=reason.value)
+                self._telemetry.count("bypassed", reason=admitted.value)
         return tracked
 
-    def _bypass(self, request: Any, feature: Any, rows: set[int]) -> BypassReason | None:
-        identifier = feature.identifier
-        reason = self._policy.bypass(
-            InputFacts(
-                input_id=identifier,
-                salted=request.cache_salt is not None,
-                passthrough=features.is_passthrough(feature),
-                adapter=self._role.adapter_changes_encoder and request.lora_request is not None,
+    def _admitted(
+        self, request: Any, identifier: str, same: list[Any], *, bare: bool
+    ) -> Item | BypassReason:
+        if self._stopped:
+            return BypassReason.WEIGHTS
+        item = self._admission.item(request, identifier, same, bare=bare)
+        if isinstance(item, BypassReason):
+            return item
+        claimed = self._claimed.get(identifier)
+        if claimed is not None:
+            if item.content is None:  # who knows the id alone takes what it stands for now
+                item = attrs.evolve(item, content=claimed.content)
+            if not _alike(item, claimed):
+                return BypassReason.CONFLICT
+        if identifier not in self._resident:
+            self._admission.prepare(item)
+        return item
+
+    def _is_stopped(self) -> bool:
+        """Return whether nothing may be shared any more; find out, and let go of everything then."""
+        if not self._stopped and not self._weights_intact():
+            self._stopped = True
+            self._telemetry.event(
+                Level.WARNING,
+                "vllm.weights.replaced",
+                cause="vLLM emptied its encoder cache, as it does for other weights and before it sleeps",
+                effect="this server stores and serves nothing any more",
+                remedy="restart it; or set fixed_weights, if nothing ever replaces its weights",
             )
-        )
-        if reason is None and len(rows | self._rows.get(identifier, rows)) > 1:
-            # A promise is given by id alone, so one id may stand for one number of rows at a time.
-            return BypassReason.ROWS
-        return reason
+            for tracked in self._tracked.values():
+                self._unclaim(tracked)
+                tracked.items.clear()
+                self._lookup.finished(tracked.request_id)
+        return self._stopped
 
     def _claim(self, tracked: _Tracked, identifier: str) -> None:
-        self._rows[identifier] = {tracked.items[identifier].num_embeds}
+        self._claimed.setdefault(identifier, tracked.items[identifier])
         self._by_item.setdefault(identifier, set()).add(tracked.request_id)
 
     def _unclaim(self, tracked: _Tracked) -> None:
@@ -288,4 +316,14 @@ class SchedulerSide:
             claims.discard(tracked.request_id)
             if not claims:
                 del self._by_item[identifier]
-                del self._rows[identifier]
+                del self._claimed[identifier]
+
+
+def _alike(first: Item, second: Item) -> bool:
+    """Return whether one copy serves both: a promise is given by id alone, so one id stands for one thing."""
+    if (first.num_embeds, first.variant) != (second.num_embeds, second.variant):
+        return False
+    if first.content is second.content:
+        return True
+    digests = [item.content and item.content.digest() for item in (first, second)]
+    return digests[0] is not None and digests[0] == digests[1]

@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 from eccache.adapters.vllm.metadata import ReportMetadata, StepMetadata
+from eccache.adapters.vllm.weights_watch import ResetWatch
 from eccache.ports.lookup import WorkerCache, WorkerReport
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class WorkerSide(Generic[T]):
         role: what this rank does.
         device: names the device of this rank when asked, e.g. `"cuda:1"`.
         may_synchronize: wraps what may wait for the device, for hosts that watch over that.
+        resets: sees that vLLM emptied the encoder cache; from then on nothing is stored.
     """
 
     def __init__(
@@ -54,11 +56,18 @@ class WorkerSide(Generic[T]):
         role: WorkerRole,
         device: Callable[[], str],
         may_synchronize: Callable[[], AbstractContextManager[object]] = nullcontext,
+        resets: ResetWatch[T] | None = None,
     ) -> None:
         self._cache = cache
         self._role = role
         self._device = device
         self._may_synchronize = may_synchronize
+        self._resets = resets
+
+    def start_step(self, encoder_cache: MutableMapping[str, T]) -> None:
+        """Watch over *encoder_cache*: vLLM empties it when it gets other weights."""
+        if self._resets is not None:
+            self._resets.watch(encoder_cache)
 
     def start_load_caches(
         self, metadata: StepMetadata | None, encoder_cache: MutableMapping[str, T]
@@ -82,6 +91,8 @@ class WorkerSide(Generic[T]):
         """
         if metadata is None or not (self._role.saves and self._role.primary):
             return
+        if self._resets is not None and self._resets.happened:
+            return
         for permitted in metadata.plan.saves:
             if permitted.mm_hash == mm_hash:
                 self._cache.save(permitted, encoder_cache[mm_hash])
@@ -93,11 +104,13 @@ class WorkerSide(Generic[T]):
             return None
         if not self._role.primary:
             report = _own(report)
-        something = report.acks or report.counters or report.observations
+        something = report.acks or report.counters or report.observations or report.made
         return ReportMetadata(report) if something else None
 
     def close(self) -> None:
         """Wait for accepted saves, then give everything back. Idempotent."""
+        if self._resets is not None:
+            self._resets.close()
         self._cache.close()
 
 

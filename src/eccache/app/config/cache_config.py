@@ -111,12 +111,20 @@ class CacheConfig:
         rules.client_id_trust,
         default=False,
     )
+    bind_content: bool = flag(
+        "Whether entries are bound to a digest of pixels, frames or samples, where those are at hand.",
+        default=True,
+    )
     isolate_salted: bool = flag(
         "Whether requests with a cache salt share with their own salt; else they are bypassed.",
         default=False,
     )
     epoch: str = setting(
         "Any text; entries stored under another one are not served.", rules.text, default=""
+    )
+    fixed_weights: bool = flag(
+        "Your word that nothing replaces the weights of a running server, whatever it looks like.",
+        default=False,
     )
     ignore_vllm_version: bool = flag(
         "Whether servers of different vLLM versions may share entries.", default=False

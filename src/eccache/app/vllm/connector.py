@@ -53,13 +53,14 @@ class ECCacheConnector(ECConnectorBase):
         self._scheduler: SchedulerSide | None = None
         self._worker: WorkerSide[torch.Tensor] | None = None
         self._describe: Callable[[Any], dict[str, Any] | None] = lambda _request: None
+        self._confirm: Callable[[], None] = lambda: None
         if role is ECConnectorRole.SCHEDULER:
             scheduler = wiring.scheduler(vllm_config)
             self._scheduler, self._describe = scheduler.side, scheduler.describe
             self._telemetry, self._close = scheduler.telemetry, scheduler.close
         else:
             worker = wiring.worker(vllm_config)
-            self._worker = worker.side
+            self._worker, self._confirm = worker.side, worker.confirm
             self._telemetry, self._close = worker.telemetry, worker.close
 
     def _guarded(self, hook: str, function: Callable[[], R], otherwise: R) -> R:
@@ -75,9 +76,24 @@ class ECCacheConnector(ECConnectorBase):
         bound = self._connector_metadata
         return bound if isinstance(bound, StepMetadata) else None
 
+    def start_worker_services(self) -> None:
+        """Require that the weights, loaded by now, are those that entries will be named after.
+
+        Raises:
+            ConfigError: their files changed meanwhile.
+        """
+        self._confirm()
+
+    def start_save_caches(self, **arguments: Any) -> None:
+        """Watch over the encoder cache of a worker that saves."""
+        encoder_cache = arguments.get("encoder_cache")
+        if (worker := self._worker) is not None and encoder_cache is not None:
+            self._guarded("start", lambda: worker.start_step(encoder_cache), None)
+
     def start_load_caches(self, encoder_cache: dict[str, torch.Tensor], **_: Any) -> None:
         """Put the promised copies of this step into *encoder_cache*."""
         if (worker := self._worker) is not None:
+            self._guarded("start", lambda: worker.start_step(encoder_cache), None)
             self._guarded(
                 "load", lambda: worker.start_load_caches(self._bound(), encoder_cache), None
             )

@@ -14,10 +14,19 @@ from eccache.adapters.system import SystemClock
 from eccache.adapters.system.mapping import map_private
 from eccache.adapters.torch import TorchFramework, host_memory
 from eccache.adapters.vllm import device, fingerprint, ranks
+from eccache.adapters.vllm.admission import Admission
+from eccache.adapters.vllm.content import Contents, promise_content
 from eccache.adapters.vllm.item_metadata import ItemDescriber
-from eccache.adapters.vllm.reachability import Beacon, engine_token, prove_reachable
+from eccache.adapters.vllm.reachability import (
+    Beacon,
+    BeaconWatch,
+    engine_token,
+    prove_reachable,
+)
 from eccache.adapters.vllm.refusals import refuse_unusable
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
+from eccache.adapters.vllm.weights_identity import weights_identity
+from eccache.adapters.vllm.weights_watch import ResetWatch
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
 from eccache.app.bootstrap import namespace_of, open_engine, open_store
 from eccache.app.bounded_calls import BoundedCalls
@@ -28,10 +37,11 @@ from eccache.app.probe import BoundedProbe
 from eccache.app.promises import PromiseParts, open_promises
 from eccache.app.store_levels import StoreLevels
 from eccache.app.telemetry import LocalTelemetry
+from eccache.app.vllm import sharing
 from eccache.app.worker import CacheWorker
 from eccache.domain.entry_ref import EntryRef
+from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
-from eccache.domain.policy import HEX_DIGITS, SharingPolicy
 from eccache.ports.storage import EntryStore
 
 LOGGER = "vllm.eccache"
@@ -54,6 +64,7 @@ class WorkerParts:
 
     side: WorkerSide[torch.Tensor]
     telemetry: LocalTelemetry
+    confirm: Callable[[], None]
     close: Callable[[], None]
 
 
@@ -83,7 +94,10 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     """
     common = _common(vllm_config)
     transfer = vllm_config.ec_transfer_config
-    prove_reachable(engine_token(vllm_config), ranks.all_ranks(vllm_config.parallel_config))
+    token = engine_token(vllm_config)
+    prove_reachable(token, ranks.all_ranks(vllm_config.parallel_config))
+    beacon = BeaconWatch(token, ranks.Rank())
+    contents = Contents(sharing.hasher_of(vllm_config.model_config))
     store = open_store(common.config, common.namespace, common.clock, common.telemetry)
     probes = BoundedCalls("eccache-probe", max_lost=1)
     lookup = _promises(common, vllm_config, store, probes)
@@ -91,24 +105,31 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     describer = ItemDescriber(vllm_config.model_config)
     side = SchedulerSide(
         lookup,
-        _policy(common.config, vllm_config.model_config),
-        SchedulerRole(
-            saves=transfer.is_ec_producer,
-            loads=transfer.is_ec_consumer,
-            adapter_changes_encoder=_adapter_changes_encoder(vllm_config.lora_config),
+        Admission(
+            sharing.policy_of(common.config, vllm_config, common.identity, common.telemetry),
+            sharing.knowledge_of(
+                vllm_config, contents, common.clock, common.identity.encoder_dtype
+            ),
+            describer.metadata_fields,
         ),
+        SchedulerRole(saves=transfer.is_ec_producer, loads=transfer.is_ec_consumer),
         common.telemetry,
-        describer.metadata_fields,
+        (lambda: True) if common.config.fixed_weights else beacon.is_lit,
     )
 
     def describe(request: Any) -> dict[str, Any] | None:
         if not transfer.is_ec_producer:
             return None
-        return describer.describe(request, lambda identifier: side.is_shared(request, identifier))
+        items = describer.describe(request, lambda identifier: side.is_shared(request, identifier))
+        for identifier, item in (items or {}).items():
+            promise_content(item, side.content(request, identifier))
+        return items
 
     def close() -> None:
         levels.close()
         side.close()
+        contents.close()
+        beacon.close()
         probes.close()
         store.close()
 
@@ -148,6 +169,7 @@ def worker(vllm_config: Any) -> WorkerParts:
         clock=common.clock,
         telemetry=common.telemetry,
     )
+    beacon = Beacon(engine_token(vllm_config), rank)
     side = WorkerSide(
         cache,
         WorkerRole(
@@ -157,15 +179,31 @@ def worker(vllm_config: Any) -> WorkerParts:
         ),
         device.current_device,
         device.synchronization_allowed,
+        ResetWatch(lambda: torch.empty(0), beacon.close),
     )
 
-    beacon = Beacon(engine_token(vllm_config), rank)
-
     def close() -> None:
-        beacon.close()
         side.close()
+        beacon.close()
 
-    return WorkerParts(side=side, telemetry=common.telemetry, close=close)
+    return WorkerParts(
+        side=side,
+        telemetry=common.telemetry,
+        confirm=lambda: _confirm_weights(common.identity, vllm_config),
+        close=close,
+    )
+
+
+def _confirm_weights(identity: fingerprint.ModelIdentity, vllm_config: Any) -> None:
+    """Require that the weights, which are loaded now, are those that were looked at before.
+
+    Raises:
+        ConfigError: somebody replaced them meanwhile, so that nobody knows which were loaded.
+    """
+    now = weights_identity(vllm_config.model_config, vllm_config.load_config)
+    if now.text != identity.ingredients["weights"]:
+        msg = f"the files of {identity.model} changed while the weights were loaded."
+        raise ConfigError(msg, remedy="start again, once nobody writes there.")
 
 
 def _common(vllm_config: Any) -> _Common:
@@ -186,24 +224,6 @@ def _vllm_version() -> str:
     import vllm
 
     return str(vllm.__version__)
-
-
-def _policy(config: CacheConfig, model_config: Any) -> SharingPolicy:
-    trust = config.trust_client_ids
-    multimodal = model_config.multimodal_config
-    algorithm = "blake3" if multimodal is None else str(multimodal.mm_hasher_algorithm)
-    return SharingPolicy(
-        digest_digits=HEX_DIGITS.get(algorithm, 64),
-        encoder_decoder=bool(model_config.is_encoder_decoder),
-        trust_client_ids=trust is True,
-        trusted_ids=trust if isinstance(trust, str) else None,
-    )
-
-
-def _adapter_changes_encoder(lora_config: Any) -> bool:
-    return lora_config is not None and bool(
-        getattr(lora_config, "enable_tower_connector_lora", False)
-    )
 
 
 def _promises(

@@ -1,0 +1,192 @@
+"""What an input is, beyond its id: a digest of everything that the encoder reads of it.
+
+An id is what somebody says of a content; pixels, frames and samples, as the processor made them, are the
+content. The scheduler has them at hand (vLLM sends them to it, or restores them from its cache), unless
+they lie in shared memory that only workers read, or on a device, or were never sent.
+
+A digest is taken once for each processed input, on a thread beside the scheduler's, or by whoever needs
+it first. It is that of vLLM's own hasher: blake3, or what the operator chose in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import queue
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from eccache.ports.lookup import Content
+
+_HANDLE: Final = frozenset({"address", "monotonic_id", "signature"})
+"""Fields of an input whose data only workers can read."""
+_PROMISED: Final = "content"
+"""Field in which a producer tells a consumer, beside an input's sizes, what its content is."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}|[0-9a-f]{128}")
+
+
+class KnownContent:
+    """A content that somebody else took the digest of."""
+
+    def __init__(self, digest: str) -> None:
+        self._digest = digest
+
+    def digest(self) -> str:
+        """Return it."""
+        return self._digest
+
+
+class DataContent:
+    """The content of processed data that is at hand. Any thread may ask.
+
+    Args:
+        data: vLLM's fields of one input, by name.
+        modality: vLLM's name of the kind.
+        new_hash: makes the hash.
+    """
+
+    def __init__(self, data: Any, modality: str, new_hash: Callable[[], Any]) -> None:
+        self._data = data
+        self._modality = modality
+        self._new_hash = new_hash
+        self._taking = threading.Lock()
+        self._taken = False
+        self._digest: str | None = None
+
+    def digest(self) -> str | None:
+        """Take the digest, unless it was taken; None for data of a kind that has no bytes to take."""
+        if not self._taken:
+            with self._taking:
+                if not self._taken:
+                    self._digest = self._take()
+                    self._data = None  # a digest must not keep a clip in memory
+                    self._taken = True
+        return self._digest
+
+    def _take(self) -> str | None:
+        digest = self._new_hash()
+        try:
+            digest.update(self._modality.encode())
+            for name in sorted(self._data):
+                digest.update(f"\0{name}\0".encode())
+                for piece in _pieces(self._data[name].data):
+                    digest.update(piece)
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            return None
+        return str(digest.hexdigest())
+
+
+def _pieces(value: Any) -> Iterator[Any]:
+    """Yield bytes that no other value has: kind, type and shape come before the content."""
+    if isinstance(value, (list, tuple)):
+        yield f"[{len(value)}]".encode()
+        for part in value:
+            yield from _pieces(part)
+    elif hasattr(value, "data_ptr"):
+        import torch
+
+        yield f"tensor {value.dtype} {tuple(value.shape)}:".encode()
+        if value.numel():
+            yield value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    elif hasattr(value, "__array_interface__"):
+        import numpy as np
+
+        yield f"array {value.dtype.str} {value.shape}:".encode()
+        yield np.ascontiguousarray(value).tobytes()
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        yield f"{type(value).__name__} {value!r}:".encode("utf-8", "surrogatepass")
+    else:
+        raise TypeError(type(value).__name__)
+
+
+class Contents:
+    """Knows the content of vLLM's inputs. `of`, `start` and `close` are called from one thread.
+
+    Args:
+        algorithm: name of vLLM's hasher.
+    """
+
+    def __init__(self, algorithm: str) -> None:
+        self._new_hash = _hash_of(algorithm)
+        self._known: dict[int, tuple[weakref.ref[Any], DataContent]] = {}
+        self._wanted: queue.SimpleQueue[Content | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def of(self, feature: Any) -> Content | None:
+        """Return the content of *feature*; None where its data is not at hand.
+
+        The same data gives the same object, so that its digest is taken once, for as long as vLLM keeps it.
+        """
+        data = feature.data
+        if not _is_at_hand(data):
+            return None
+        found = self._known.get(id(data))
+        if found is not None and found[0]() is data:
+            return found[1]
+        content = DataContent(data, feature.modality, self._new_hash)
+        key, known = id(data), self._known
+        with contextlib.suppress(
+            TypeError
+        ):  # another kind of mapping: taken again for each request
+            known[key] = (weakref.ref(data, lambda _: known.pop(key, None)), content)
+        return content
+
+    def start(self, content: Content) -> None:
+        """Let the digest be taken beside this thread, which will need it soon."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._take, name="eccache-content", daemon=True)
+            self._thread.start()
+        self._wanted.put(content)
+
+    def close(self) -> None:
+        """End the thread. Idempotent; what is asked for afterwards is taken by whoever asks."""
+        self._wanted.put(None)
+
+    def _take(self) -> None:
+        while (content := self._wanted.get()) is not None:
+            content.digest()
+
+
+def promised_content(request: Any, identifier: str) -> Content | None:
+    """Return the content that the input's producer names; None where it names none.
+
+    The word reached us through a client. Whoever names a digest gets at the most the output of the
+    content that has it, under an id that it must name too.
+    """
+    params = getattr(request, "ec_transfer_params", None)
+    item = params.get(identifier) if isinstance(params, dict) else None
+    said = item.get(_PROMISED) if isinstance(item, dict) else None
+    if not isinstance(said, str) or _DIGEST.fullmatch(said) is None:
+        return None
+    return KnownContent(said)
+
+
+def promise_content(described: dict[str, Any], content: Content | None) -> None:
+    """Tell an input's consumer, in what describes it, what its content is, if that is known."""
+    digest = None if content is None else content.digest()
+    if digest is not None:
+        described[_PROMISED] = digest
+
+
+def _is_at_hand(data: Any) -> bool:
+    if not data or not data.keys() - _HANDLE:
+        return False
+    return all(_on_host(element.data) for element in data.values())
+
+
+def _on_host(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_on_host(part) for part in value)
+    device = getattr(value, "device", None)
+    return value is not None and (device is None or getattr(device, "type", device) == "cpu")
+
+
+def _hash_of(algorithm: str) -> Callable[[], Any]:
+    if algorithm != "blake3":
+        return lambda: hashlib.new(algorithm)
+    import blake3
+
+    return blake3.blake3
