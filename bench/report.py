@@ -1,0 +1,211 @@
+"""Results for people and programs: a table, JSON, a picture, and a page with all of it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from bench.machine import Machine
+from bench.rows import Row
+from bench.units import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEADINGS = ("operation", "size", "target", "measured", "peer", "its figure", "ratio", "verdict")
+_COLOURS = {"met": "#2a7f3f", "missed": "#b3261e", "-": "#555555"}
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return the cells of a row's line."""
+    return (
+        row.operation,
+        row.size,
+        row.target,
+        shown(row.measured, row.unit),
+        row.peer,
+        "" if row.peer_measured is None else shown(row.peer_measured, row.unit),
+        "" if row.ratio is None else f"{row.ratio:.3g}",
+        row.verdict,
+    )
+
+
+def print_row(row: Row) -> None:
+    """Print a row as soon as it is there; the whole table comes at the end."""
+    operation, size, target, measured, peer, theirs, ratio, verdict = cells(row)
+    against = f"{peer} {theirs} ({ratio} x)" if peer else ""
+    print(f"  {operation} {size}: {measured} {against} {target} {verdict}".rstrip(), flush=True)
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print the table: rows with a target first, in the order of their measurement."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_lines=False)
+    for heading in HEADINGS:
+        table.add_column(heading, overflow="fold")
+    for row in sorted(rows, key=lambda row: row.met is None):
+        style = {True: "green", False: "red", None: "dim"}[row.met]
+        *start, verdict = cells(row)
+        table.add_row(*start, f"[{style}]{verdict}[/{style}]")
+    Console(width=170).print(table)
+
+
+def write(folder: Path, name: str, machine: Machine, rows: Sequence[Row]) -> Path:
+    """Write `<name>.json`, `.md`, `.png` and `.html` into *folder*, and return the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document: dict[str, Any] = {
+        "machine": attrs.asdict(machine),
+        "rows": [attrs.asdict(row) | {"verdict": row.verdict} for row in rows],
+    }
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    (folder / f"{name}.md").write_text(_markdown(machine, rows))
+    picture = folder / f"{name}.png"
+    draw(picture, rows)
+    page = folder / f"{name}.html"
+    page.write_text(_page(name, machine, rows, [picture]))
+    return page
+
+
+def _markdown(machine: Machine, rows: Sequence[Row]) -> str:
+    lines = [
+        machine.line(),
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+    ]
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in rows if row.met is not None]
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw how far every target is met, and the curves over the entry's size."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    curves = {name: series for name, series in _curves(rows).items() if len(series) > 1}
+    height = max(2.0, 0.28 * sum(row.met is not None for row in rows))
+    columns = 2
+    lines = -(-len(curves) // columns)
+    figure = plt.figure(figsize=(14, height + 4.2 * lines), layout="constrained")
+    upper, *lower = figure.subfigures(
+        2 if lines else 1,
+        1,
+        height_ratios=[height, 4.2 * lines][: 2 if lines else 1],
+        squeeze=False,
+    )[:, 0]
+    _draw_targets(upper.subplots(), rows)
+    if lower:
+        axes = lower[0].subplots(lines, columns, squeeze=False).flat
+        for axis in axes:
+            axis.set_visible(False)
+        for axis, (operation, series) in zip(axes, curves.items(), strict=False):
+            axis.set_visible(True)
+            _draw_curves(axis, operation, series)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _draw_targets(axis: Axes, rows: Sequence[Row]) -> None:
+    judged = [(row, used) for row in rows if (used := _used(row)) is not None]
+    if not judged:
+        axis.set_visible(False)
+        return
+    labels = [f"{row.operation} {row.size} ({row.target})" for row, _ in judged]
+    values = [used for _, used in judged]
+    axis.barh(labels, values, color=[_COLOURS[row.verdict] for row, _ in judged], height=0.7)
+    axis.axvline(1.0, color="black", linewidth=1)
+    axis.set_xscale("log")
+    axis.invert_yaxis()
+    axis.set_xlabel("measured, as a multiple of what the target allows: left of the line is met")
+    axis.tick_params(axis="y", labelsize=7)
+
+
+def _used(row: Row) -> float | None:
+    """Return how much of what its target allows a row uses: 1 is the limit."""
+    if row.met is None or not math.isfinite(row.measured):
+        return None
+    words = row.target.split()
+    amount = float(words[1])
+    if words[-1] == "peer" and row.ratio is not None:
+        return row.ratio / amount
+    if words[-1] == "faster" and row.ratio is not None:
+        return row.ratio * amount
+    units = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "MiB": float(1 << 20), "%": 0.01}
+    return row.measured / (amount * units.get(words[-1], 1.0))
+
+
+def _curves(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return, by operation, seconds by size of everything that was measured."""
+    curves: dict[str, dict[str, dict[str, float]]] = {}
+    for row in rows:
+        if row.unit != "s" or not row.size.endswith("MB"):
+            continue
+        series = curves.setdefault(row.operation, {})
+        series.setdefault("eccache", {})[row.size] = row.measured
+        if row.peer_measured is not None:
+            series.setdefault(row.peer, {})[row.size] = row.peer_measured
+    return curves
+
+
+def _draw_curves(axis: Axes, operation: str, series: dict[str, dict[str, float]]) -> None:
+    for name, points in series.items():
+        sizes = [float(size.split()[0]) for size in points]
+        axis.plot(
+            sizes,
+            [seconds * 1e3 for seconds in points.values()],
+            marker="o",
+            linewidth=2.5 if name == "eccache" else 1.2,
+            label=name,
+        )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_title(operation, fontsize=9)
+    axis.set_xlabel("entry, MB", fontsize=8)
+    axis.set_ylabel("ms", fontsize=8)
+    axis.grid(visible=True, which="major", alpha=0.3)
+    axis.legend(fontsize=7)
+
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #1b1b1b }
+table { border-collapse: collapse; width: 100%; font-size: 13px }
+td, th { border-bottom: 1px solid #ddd; padding: .25em .6em; text-align: left; vertical-align: top }
+td:nth-child(n+4) { white-space: nowrap } img { max-width: 100% }
+.met { color: #2a7f3f; font-weight: 600 } .missed { color: #b3261e; font-weight: 600 }
+"""
+
+
+def _page(name: str, machine: Machine, rows: Sequence[Row], pictures: Sequence[Path]) -> str:
+    """Return a page that needs no other file."""
+    head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
+    body = "".join(_html_row(row) for row in rows)
+    images = "".join(
+        f'<img alt="{html.escape(picture.stem)}" src="data:image/png;base64,'
+        f'{base64.b64encode(picture.read_bytes()).decode()}">'
+        for picture in pictures
+    )
+    versions = ", ".join(f"{package} {version}" for package, version in machine.versions.items())
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>eccache: {html.escape(name)}</title>'
+        f"<style>{_STYLE}</style><h1>eccache: {html.escape(name)}</h1>"
+        f"<p>{html.escape(machine.line())}</p><p>{html.escape(versions)}</p>"
+        f"<table><tr>{head}</tr>{body}</table>{images}</html>\n"
+    )
+
+
+def _html_row(row: Row) -> str:
+    *start, verdict = cells(row)
+    columns = "".join(f"<td>{html.escape(cell)}</td>" for cell in start)
+    note = f' title="{html.escape(row.note)}"' if row.note else ""
+    return f'<tr{note}>{columns}<td class="{verdict}">{verdict}</td></tr>'

@@ -1,0 +1,1 @@
+"""What only a store that is full, or very large, shows."""
