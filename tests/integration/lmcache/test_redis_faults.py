@@ -195,6 +195,7 @@ def test_reads_that_do_not_fit_the_pool_fail_and_nothing_hangs(own_redis: RedisS
         thread.join()
     assert 24 == len(outcomes)
     assert any(not isinstance(outcome, StoreFault) for outcome in outcomes)
+    assert None not in outcomes  # all are there: a read without room is a fault and not a miss
     assert not any(isinstance(outcome, StoreTimeout) for outcome in outcomes)
     lease = store.get(refs[0])
     assert lease is not None
