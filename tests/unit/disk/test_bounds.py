@@ -103,7 +103,7 @@ def test_a_change_during_a_rescan_is_seen() -> None:
             other.remove(REF, RemoveReason.REMOVED)
 
     shard = int(LAYOUT.entry(REF).split("/")[-2], 16)
-    assert [] == place.parts(intercepted(place.process(), race)).accounting.rescan(shard)
+    place.parts(intercepted(place.process(), race)).accounting.rescan(shard)
     assert 0 == charted(place)
 
 
@@ -131,16 +131,16 @@ def test_the_least_recently_used_go_first() -> None:
     assert {0, 2, 4, 6, 7, 8, 9, 10, 11, 12} == left
 
 
-def test_reading_touches_at_most_once_a_minute() -> None:
-    """Recency costs a system call a minute, not one a read; `contains` costs none."""
+def test_reading_touches_now_and_then() -> None:
+    """Recency costs a system call in five seconds, not one a read; `contains` costs none."""
     place = SimulatedPlace()
     process = place.process()
     store = place.store(process)
     put(store, REF)
     for _ in range(3):
-        place.clock.advance(61)
+        place.clock.advance(6)
         process.operations.clear()
-        for _ in range(5):
+        for _ in range(4):
             read(store, REF)
             store.contains(REF)
             place.clock.advance(1)

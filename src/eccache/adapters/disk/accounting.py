@@ -1,10 +1,12 @@
 """How much is stored, over all processes, without a lock and without a scan.
 
-A small file holds one pair of numbers a shard: physical bytes and entries. Whoever changes a shard
-rescans that one directory and *sets* its numbers to what was found. Nothing is ever added to, so a
-process that dies between a change and its entry leaves one shard wrong, not the sum wrong for good:
-the next change of that shard mends it, and so does the rotation, which rescans one further shard a
-put. What is unfinished or in quarantine is in directories of a few files, which are looked at directly.
+A small file holds one pair of numbers a shard: physical bytes and entries. Whoever puts something into a
+shard counts it before it appears there, then rescans that one directory and *sets* its numbers to what was
+found. So a process that dies in between leaves one shard overcounted, not the sum wrong for good: the next
+change of that shard mends it, and so does the rotation, which rescans one further shard a put. A shard
+that is too large to be looked at every time is counted up and down, and set when its turn comes.
+
+What is unfinished or in quarantine is in directories of a few files, which are looked at directly.
 
 The table is read and written with `pread` and `pwrite`, not mapped: a mapped page of a file that someone
 truncates ends the process, and one on a medium that hangs holds the GIL.
@@ -12,12 +14,13 @@ truncates ends the process, and one on a medium that hangs holds the GIL.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -47,6 +50,9 @@ _HEADER_NBYTES: Final = 64
 _PAIR: Final = struct.Struct("=QQ")  # physical bytes, entries
 _TABLE_NBYTES: Final = _HEADER_NBYTES + SHARDS * _PAIR.size
 _RESCANS: Final = 3
+_LARGEST: Final = (1 << 64) - 1
+QUICK_ENTRIES: Final = 64
+"""Entries that a put can afford to look at for the sake of accounting."""
 
 Found = tuple[str, os.stat_result]
 
@@ -111,20 +117,10 @@ class Accounting:
         Raises:
             OSError: it can't be read.
         """
-        try:
-            descriptor = self._files.open(self._layout.usage)
-        except OSError as error:
-            if error.errno in NOT_THERE:
-                return None
-            raise
         table = memoryview(bytearray(_TABLE_NBYTES))
-        try:
-            if not stat.S_ISREG(self._files.descriptor_status(descriptor).st_mode):
+        with self._opened() as descriptor:
+            if descriptor is None or read_fully(self._files, descriptor, table, 0) < _TABLE_NBYTES:
                 return None
-            if read_fully(self._files, descriptor, table, 0) < _TABLE_NBYTES:
-                return None
-        finally:
-            self._files.close(descriptor)
         magic, number_of_shards, cursor, *boots = _HEADER.unpack_from(table)
         if (magic, number_of_shards) != (_MAGIC, SHARDS):
             return None
@@ -142,8 +138,32 @@ class Accounting:
             status.st_blocks * BLOCK_NBYTES for _, status in quarantined
         )
 
-    def rescan(self, shard: int) -> list[Found]:
-        """Look at one shard of every namespace, set its numbers, and return path and status of its entries.
+    def namespaces(self) -> list[str]:
+        """Return the fingerprint of every namespace.
+
+        Raises:
+            OSError: it can't be told.
+        """
+        return namespaces(self._files, self._layout)
+
+    def look(self, shard: int, names: list[str]) -> list[Found]:
+        """Return path and status of the entries that one shard has in the namespaces *names*.
+
+        Raises:
+            OSError: it can't be looked at.
+        """
+        return [entry for name in names for entry in self._look_at(self._layout.shard(name, shard))]
+
+    def chart(self, shard: int, found: list[Found]) -> None:
+        """Set the numbers of one shard to what was *found* in it.
+
+        Raises:
+            OSError: they can't be set.
+        """
+        self._set(shard, nbytes_of(found), len(found))
+
+    def rescan(self, shard: int) -> None:
+        """Look at one shard and set its numbers.
 
         A change that another process makes meanwhile is seen by the directory's time and looked at
         again.
@@ -151,30 +171,46 @@ class Accounting:
         Raises:
             OSError: it can't be looked at, or its numbers can't be set.
         """
-        found: list[Found] = []
+        names = self.namespaces()
+        directories = [self._layout.shard(name, shard) for name in names]
         for _ in range(_RESCANS):
-            directories = [
-                self._layout.shard(name, shard) for name in namespaces(self._files, self._layout)
-            ]
             before = [self._changed_ns(directory) for directory in directories]
-            found = [entry for directory in directories for entry in self._look_at(directory)]
-            nbytes = sum(status.st_blocks for _, status in found) * BLOCK_NBYTES
-            self._set(shard, nbytes, len(found))
+            self.chart(shard, self.look(shard, names))
             if before == [self._changed_ns(directory) for directory in directories]:
                 break
-        return found
 
-    def charge(self, shard: int, nbytes: int) -> None:
-        """Count *nbytes* more in *shard* for something that is about to appear there.
+    def charge(self, shard: int, nbytes: int, entries: int) -> None:
+        """Count so much more in *shard*: positive before it appears there, negative after it went.
 
-        The rescan that follows sets the true number. Should its process die before, too much is counted
-        until the next rescan, never too little, and the cap holds.
+        A process that dies in between leaves too much counted, never too little, and the cap holds. Small
+        shards are rescanned afterwards; where that would take long, the rotation comes round.
+        Where there is no table, the next `usage` makes one.
 
         Raises:
             OSError: it can't be counted.
         """
-        usage = self.usage()
-        self._set(shard, usage.nbytes[shard] + nbytes, usage.entries[shard])
+        offset = _offset(shard)
+        pair = memoryview(bytearray(_PAIR.size))
+        with self._opened(writable=True) as descriptor:
+            if descriptor is None:
+                return
+            if read_fully(self._files, descriptor, pair, offset) < _PAIR.size:
+                return
+            old_nbytes, old_entries = _PAIR.unpack(pair)
+            new = max(0, old_nbytes + nbytes), max(0, old_entries + entries)
+            _PAIR.pack_into(pair, 0, *(min(number, _LARGEST) for number in new))
+            write_fully(self._files, descriptor, pair, offset)
+
+    def note(self, shard: int, usage: Usage) -> Usage:
+        """Make sure of the numbers of a shard that was charged, if that is quick; return the new ones.
+
+        Raises:
+            OSError: as `rescan`.
+        """
+        if usage.entries[shard] > QUICK_ENTRIES:
+            return usage
+        self.rescan(shard)
+        return self.usage()
 
     def rotate(self, usage: Usage) -> None:
         """Rescan the shard whose turn it was in *usage*.
@@ -225,17 +261,35 @@ class Accounting:
         ]
 
     def _set(self, shard: int, nbytes: int, entries: int) -> None:
-        self._write(_PAIR.pack(nbytes, entries), _HEADER_NBYTES + shard * _PAIR.size)
+        self._write(_PAIR.pack(nbytes, entries), _offset(shard))
 
     def _write(self, numbers: bytes, offset: int) -> None:
         """Set *numbers*; where there is no table, the next `usage` makes one that is right."""
+        with self._opened(writable=True) as descriptor:
+            if descriptor is not None:
+                write_fully(self._files, descriptor, memoryview(numbers), offset)
+
+    @contextlib.contextmanager
+    def _opened(self, *, writable: bool = False) -> Iterator[int | None]:
+        """Open the table for the time of the block; None where there is none."""
         try:
-            descriptor = self._files.open(self._layout.usage, writable=True)
+            descriptor = self._files.open(self._layout.usage, writable=writable)
         except OSError as error:
-            if error.errno in NOT_THERE:
-                return
-            raise
+            if error.errno not in NOT_THERE:
+                raise
+            yield None
+            return
         try:
-            write_fully(self._files, descriptor, memoryview(numbers), offset)
+            is_file = stat.S_ISREG(self._files.descriptor_status(descriptor).st_mode)
+            yield descriptor if is_file else None
         finally:
             self._files.close(descriptor)
+
+
+def nbytes_of(found: list[Found]) -> int:
+    """Return the physical bytes of entries."""
+    return sum(status.st_blocks for _, status in found) * BLOCK_NBYTES
+
+
+def _offset(shard: int) -> int:
+    return _HEADER_NBYTES + shard * _PAIR.size

@@ -73,8 +73,7 @@ class Admission:
             OSError: it can't be told how much is stored.
         """
         with self._lock:
-            self._accounting.rescan(shard)
-            usage = self._accounting.usage()
+            usage = self._accounting.note(shard, self._accounting.usage())
             self._accounting.rotate(usage)
             if self._excess(usage, 0) > 0:
                 self._within_cap(0)

@@ -8,9 +8,10 @@ order comes close to exact (`bench/` measures by how much).
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from eccache.adapters.disk.accounting import Accounting, Found
+from eccache.adapters.disk.accounting import Accounting, Found, Usage, nbytes_of
 from eccache.adapters.disk.layout import BLOCK_NBYTES, SHARDS
 from eccache.adapters.disk.recency import Recency
 from eccache.ports.file_operations import FileOperations
@@ -18,12 +19,12 @@ from eccache.ports.telemetry import Telemetry
 
 _MAX_SHARDS: Final = 16
 """Directories that a round looks into at the most."""
-_SAMPLE: Final = 64
+_SAMPLE: Final = 32
 """Entries that are enough for a round."""
 _POOL: Final = 64
 """Candidates that are remembered from round to round."""
-_SHARE: Final = 8
-"""A round evicts at the most one in so many of its sample: the rest may be younger than others unseen."""
+_SHARE: Final = 16
+"""Of a sample at the most one in so many is evicted: the rest may be younger than others unseen."""
 _FRUITLESS_ROUNDS: Final = 8
 
 
@@ -62,6 +63,7 @@ class Evictor:
         self._rng = rng
         self._telemetry = telemetry
         self._pool: list[_Candidate] = []
+        self._credit = 0
         self.evictions = 0
 
     def free(self, nbytes: int) -> int:
@@ -81,30 +83,45 @@ class Evictor:
 
     def _round(self, nbytes: int) -> int | None:
         """Evict some of the oldest of a sample; None where nothing is stored."""
-        weights = self._accounting.usage().nbytes
-        if not any(weights):
-            return None
-        sample: list[_Candidate] = []
-        for shard in dict.fromkeys(self._rng.choices(range(SHARDS), weights, k=_MAX_SHARDS)):
-            sample += self._candidates(shard, self._accounting.rescan(shard))
-            if len(sample) >= _SAMPLE:
-                break
-        rivals = sorted({candidate.path: candidate for candidate in self._pool + sample}.values())
-        most = max(1, len(sample) // _SHARE)
-        freed = 0
-        victims: list[_Candidate] = []
-        seen = 0
-        for candidate in rivals:
-            if freed >= nbytes or len(victims) >= most:
+        if self._credit <= 0:
+            usage = self._accounting.usage()
+            if not any(usage.nbytes):
+                return None
+            self._sample(usage)
+        freed = seen = 0
+        for candidate in self._pool:
+            if freed >= nbytes or self._credit <= 0:
                 break
             seen += 1
             if self._evict(candidate):
+                self._credit -= 1
                 freed += candidate.nbytes
-                victims.append(candidate)
-        self._pool = rivals[seen : seen + _POOL]
-        for shard in {victim.shard for victim in victims}:
-            self._accounting.rescan(shard)
+                self._accounting.charge(candidate.shard, -candidate.nbytes, -1)
+        del self._pool[:seen]
+        if not self._pool:
+            self._credit = 0
         return freed
+
+    def _sample(self, usage: Usage) -> None:
+        """Look into some shards, put right what is wrong in their numbers, and let their entries compete."""
+        names = self._accounting.namespaces()
+        sample: list[_Candidate] = []
+        for shard in self._drawn(usage):
+            found = self._accounting.look(shard, names)
+            if (nbytes_of(found), len(found)) != (usage.nbytes[shard], usage.entries[shard]):
+                self._accounting.chart(shard, found)
+            sample += self._candidates(shard, found)
+            if len(sample) > _SAMPLE:
+                break
+        rivals = {candidate.path: candidate for candidate in self._pool + sample}
+        self._pool = sorted(rivals.values())[: max(_POOL, len(sample) // _SHARE)]
+        self._credit = max(1, len(sample) // _SHARE)
+
+    def _drawn(self, usage: Usage) -> Iterable[int]:
+        """Return the shards to look into; in a store of few entries all that have any."""
+        if sum(usage.entries) <= _SAMPLE:
+            return [shard for shard, nbytes in enumerate(usage.nbytes) if nbytes]
+        return dict.fromkeys(self._rng.choices(range(SHARDS), usage.nbytes, k=_MAX_SHARDS))
 
     def _candidates(self, shard: int, found: list[Found]) -> list[_Candidate]:
         rank = self._recency.ranking()

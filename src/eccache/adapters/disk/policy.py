@@ -42,7 +42,7 @@ class DiskPolicy:
     durability: Durability = attrs.field(default=Durability.PROCESS, converter=Durability)
     shared_group: bool = False
     follow_root_link: bool = True
-    touch_seconds: float = 60.0
+    touch_seconds: float = 5.0
     future_seconds: float = 120.0
     stale_temporary_seconds: float = 3600.0
     quarantine_ratio: float = 0.01

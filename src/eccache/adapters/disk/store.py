@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import stat
 import threading
@@ -192,20 +191,31 @@ class DiskStore:
         if not self._parts.admission.admit(frame.nbytes):
             self._rejected += 1
             return PutOutcome.REJECTED
-        announce = functools.partial(self._parts.accounting.charge, shard_of(ref))
+        shard = shard_of(ref)
         try:
-            self._parts.publisher.publish(path, frame, announce)
+            self._publish(path, frame, shard)
         except OSError as error:
             # A quota that the file system tells nobody of, or someone else who is filling it up.
             if error.errno not in FULL or not self._parts.admission.evict(frame.nbytes):
                 raise
-            self._parts.publisher.publish(path, frame, announce)
+            self._publish(path, frame, shard)
         try:
             self._describe(ref)
-            self._parts.admission.settle(shard_of(ref))
+            self._parts.admission.settle(shard)
         except OSError as error:
             self._parts.notices.warn("store.accounting.failed", cause=str(error))
         return PutOutcome.STORED
+
+    def _publish(self, path: str, frame: Frame, shard: int) -> None:
+        accounting = self._parts.accounting
+        try:
+            self._parts.publisher.publish(
+                path, frame, lambda nbytes: accounting.charge(shard, nbytes, 1)
+            )
+        except OSError:
+            with contextlib.suppress(OSError):  # It may have been charged.
+                accounting.rescan(shard)
+            raise
 
     def _leased(self, path: str) -> FileLease | None:
         try:
