@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils import output_capturing
 
 from eccache.adapters.transformers import Bypass
 from eccache.app.engine import ECCacheEngine
@@ -94,12 +95,21 @@ def compiled(model: Any) -> Iterator[None]:  # noqa: ANN401
     a_tower_layer(model)._compiled_call_impl = None  # noqa: SLF001 - there is no way back in public
 
 
+@contextlib.contextmanager
+def collecting(_: object) -> Iterator[None]:
+    """An outer call of the framework's collects hidden states of whatever runs inside it."""
+    token = output_capturing._active_collector.set({"hidden_states": []})  # noqa: SLF001
+    yield
+    output_capturing._active_collector.reset(token)  # noqa: SLF001
+
+
 States = dict[str, tuple[Bypass, Callable[[Any], contextlib.AbstractContextManager[None]]]]
 META = torch.nn.Parameter(torch.empty(2, device="meta"))
 STATES: States = {
     "forward hook": (Bypass.HOOKS, lambda model: hooked("register_forward_hook", model)),
     "forward pre-hook": (Bypass.HOOKS, lambda model: hooked("register_forward_pre_hook", model)),
     "global hook": (Bypass.HOOKS, hooked_everywhere),
+    "outer call that collects": (Bypass.INTERMEDIATES, collecting),
     "training mode": (Bypass.TRAINING, training),
     "adapter": (Bypass.ADAPTER, with_adapter),
     "compiled module": (Bypass.COMPILED, compiled),
@@ -253,13 +263,14 @@ def test_an_encoder_that_uses_the_language_model_is_found_out(cache: Cache) -> N
 
 
 def test_compiling_a_model_leaves_the_cache_out(cache: Cache) -> None:
-    """A traced call is the model's own."""
+    """A compiled call is the model's own, in one graph."""
     model = made(models.clip)
     inputs = pixels(1)
     with cached_encoder(model, cache) as encoder:
         traced = torch.compile(
             lambda pixel_values: model.get_image_features(pixel_values).pooler_output,
             backend="eager",
+            fullgraph=True,
         )
         expected = traced(**inputs)
         cache.flush()
@@ -287,11 +298,11 @@ def test_a_traced_call_is_the_models_own(cache: Cache) -> None:
     assert encoder.stats().bypassed["compiled"] >= 1
 
 
-def test_an_outer_call_that_collects_inner_values_gets_them(cache: Cache) -> None:
-    """The framework's own collection of hidden states sees the tower's layers run."""
+def test_inner_values_that_a_tower_is_asked_for_are_its_own(cache: Cache) -> None:
+    """A tower that was asked for hidden states has them, and is cached again afterwards."""
     model = made(models.clip)
     inputs = pixels(1)
-    with cached_encoder(model, cache, towers=["vision_model"]):
+    with cached_encoder(model, cache, towers=["vision_model"]) as encoder:
         expected = model.vision_model(**inputs, output_hidden_states=True).hidden_states
         model.vision_model(**inputs)
         cache.flush()
@@ -299,6 +310,11 @@ def test_an_outer_call_that_collects_inner_values_gets_them(cache: Cache) -> Non
         assert len(expected) == len(found) == 3
         # The framework has left its own hooks behind; they are no reason to bypass.
         model.vision_model(**inputs)
+    assert (1, 1, {"intermediates": 2}) == (
+        encoder.stats().hits,
+        encoder.stats().misses,
+        encoder.stats().bypassed,
+    )
 
 
 def test_an_output_that_cannot_be_made_again_is_passed_on(
@@ -307,15 +323,18 @@ def test_an_output_that_cannot_be_made_again_is_passed_on(
     """An encoder that returns something of its own is used as it stands, and asked no further."""
     model = made(models.clip)
     special = object()
+    runs = [0]
 
     def odd(self: object, pixel_values: torch.Tensor) -> BaseModelOutputWithPooling:
+        runs[0] += 1
         return BaseModelOutputWithPooling(last_hidden_state=pixel_values, pooler_output=special)
 
     monkeypatch.setattr(type(model), "get_image_features", odd)
     with cached_encoder(model, cache) as encoder:
-        for _ in range(2):
+        for _ in range(3):
             assert special is model.get_image_features(**pixels(1)).pooler_output
-    assert {"output": 2} == encoder.stats().bypassed
+    assert {"output": 3} == encoder.stats().bypassed
+    assert 4 == runs[0]  # the first call twice, when it was found out
     assert 0 == cache.stats().entries
 
 

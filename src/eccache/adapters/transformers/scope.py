@@ -153,7 +153,7 @@ def _is_foreign(hook: Callable[..., object]) -> bool:
 
 
 def _require_readable(tensor: torch.Tensor) -> None:
-    if type(tensor) not in _PLAIN_TENSORS or tensor.is_meta or tensor.layout is not torch.strided:
+    if type(tensor) not in _PLAIN_TENSORS or tensor.layout is not torch.strided:
         raise UncacheableError(
             Bypass.WEIGHTS,
             f"weights of type {type(tensor).__name__} on {tensor.device} can't be digested",
