@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import hypothesis
 import pytest
 import torch
@@ -54,15 +56,16 @@ def test_a_change_of_every_element_shows_in_the_samples(dtype: torch.dtype, nume
 
 
 @hypothesis.given(numel=st.integers(1, 2000), place=st.floats(0, 1, exclude_max=True))
+@hypothesis.example(numel=127, place=0.75)
 def test_samples_lie_all_over_a_tensor(numel: int, place: float) -> None:
-    """A change of a sixteenth of a tensor anywhere shows."""
+    """A change of as many neighbours as one sample stands for shows, wherever it is."""
     weight = torch.zeros(numel)
     samples = WeightSamples([("a", weight)])
     before = samples.read()
-    start = int(place * numel)
-    weight.data[start : start + max(1, numel // SAMPLES_PER_TENSOR) * 4] = 1
-    if start + numel // SAMPLES_PER_TENSOR * 4 < numel:
-        assert before != samples.read()
+    step = math.ceil(numel / SAMPLES_PER_TENSOR)
+    start = min(int(place * numel), max(0, numel - 2 * step))
+    weight.data[start : start + step] = 1
+    assert before != samples.read()
 
 
 ODD = {

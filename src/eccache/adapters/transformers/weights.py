@@ -64,7 +64,7 @@ def _sampled(tensor: torch.Tensor) -> torch.Tensor | None:
     integers = _AS_INTEGERS.get(tensor.element_size())
     if extent == 0 or integers is None:
         return None
-    count = min(extent, SAMPLES_PER_TENSOR)
-    step = max(1, extent // count)
+    step = -(-extent // SAMPLES_PER_TENSOR)
+    count = -(-extent // step)
     plain = tensor.detach()
     return plain.as_strided((count,), (step,), plain.storage_offset()).view(integers)
