@@ -210,6 +210,24 @@ def test_a_namespace_is_described_in_words(tmp_path: Path) -> None:
         path.unlink()
 
 
+def test_opening_scans_nothing() -> None:
+    """However much is stored, opening takes the same few operations, and so do look-ups."""
+    place = SimulatedPlace()
+    for number in range(50):
+        put(place.store(), ref_of(f"input {number}"))
+    process = place.process()
+    store = place.store(process)
+    assert "scan" not in process.operations
+    assert len(process.operations) < 10
+    process.operations.clear()
+    store.contains(ref_of("input 1"))
+    assert ["exists"] == process.operations
+    lease = store.get(ref_of("input 1"))
+    assert lease is not None
+    lease.close()
+    assert ["exists", "open", "descriptor_status", "close"] == process.operations
+
+
 def test_only_reads_make_no_directories(tmp_path: Path) -> None:
     """Queries leave a fresh root as they found it."""
     store = disk_store(tmp_path / "root")
