@@ -66,7 +66,7 @@ class RemoteTier:
         """Open the store before it is asked for. A store that takes long to open delays nobody."""
 
         def opened() -> None:
-            guarded(self._telemetry, f"{self.name}.open", self._opened, otherwise=None)
+            guarded(self._telemetry, f"{self.name}.open", self._open_unless_closed, otherwise=None)
 
         threading.Thread(target=opened, name=f"eccache-{self.name}-open", daemon=True).start()
 
@@ -154,6 +154,13 @@ class RemoteTier:
 
     def _count(self, outcome: LookupOutcome) -> None:
         self._telemetry.count(f"{self.name}_{outcome.value}")
+
+    def _open_unless_closed(self) -> None:
+        try:
+            self._opened()
+        except StoreFault:
+            if not self._closed:
+                raise
 
     def _opened(self) -> EntryStore:
         store = self._store

@@ -99,9 +99,18 @@ def test_a_frozen_redis_does_not_hold_up_close(store: LMCacheStore, own_redis: R
     own_redis.freeze()
     with pytest.raises(StoreFault):
         store.get(REF)
+    storage = storage_of(store)
     started = time.monotonic()
     store.close()
     assert time.monotonic() - started < 10
+    assert not storage.thread.is_alive()
+    assert storage.loop.is_closed()
+
+
+def test_a_redis_connection_has_time_limits(store: LMCacheStore) -> None:
+    """The user's URL has none."""
+    url = storage_of(store).config.remote_url
+    assert f"socket_timeout={LIMIT_SECONDS}&socket_connect_timeout={LIMIT_SECONDS}" in url
 
 
 def test_a_redis_connection_is_closed(store: LMCacheStore) -> None:
@@ -112,14 +121,12 @@ def test_a_redis_connection_is_closed(store: LMCacheStore) -> None:
     assert storage.loop.is_closed()
 
 
-def test_a_hundred_truncated_values_cost_no_buffer(
-    store: LMCacheStore, own_redis: RedisServer
-) -> None:
+def test_a_hundred_truncated_values_cost_no_buffer(redis_server: RedisServer) -> None:
     """LMCache loses a buffer of its pool with each, until the pool is gone and everything hangs."""
+    store = open_store(remote_url=redis_server.url, timeout_seconds=30)
     large = frame_of(REF, rows=8192, width=1024)  # 16 MiB in a pool of 128
-    store.remove(REF, RemoveReason.REMOVED)
     store.put(REF, large)
-    own_redis.client().set(value_name("kv_bytes"), b"short")
+    redis_server.client().set(value_name("kv_bytes"), b"short")
     for _ in range(100):
         with pytest.raises(StoreFault):
             store.get(REF)
@@ -128,6 +135,7 @@ def test_a_hundred_truncated_values_cost_no_buffer(
     lease = store.get(REF)
     assert lease is not None
     assert is_intact(lease.view(), REF)
+    store.close()
 
 
 @pytest.mark.parametrize("part", ["kv_bytes", "metadata"])

@@ -326,3 +326,28 @@ def test_a_tier_that_can_not_be_opened_in_advance_is_reported(
         pass
     assert host.cache.get("h") is None
     host.cache.close()
+
+
+def test_a_tier_closed_while_it_is_opened_is_closed_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A server that stops at once leaves nothing open, and nothing to read."""
+    opening, may_open, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Closing(Unclosed):
+        def close(self) -> None:
+            """Tell."""
+            closed.set()
+
+    def slow() -> EntryStore:
+        opening.set()
+        may_open.wait()
+        return Closing(shared())
+
+    host = Host(slow)
+    host.remote.open_in_background()
+    opening.wait()
+    host.cache.close()
+    may_open.set()
+    closed.wait()
+    assert "absorbed" not in caplog.text

@@ -23,33 +23,45 @@ def close_storage(
 ) -> bool:
     """Close *storage*; True if it closed.
 
-    Where it does not, or calls are still under way, its loop is stopped and its memory left alone: a
-    buffer that somebody may still write to is not freed.
+    Where calls are still under way, or LMCache does not come back, its loop is stopped and its memory left
+    alone: a buffer that somebody may still write to is not freed.
 
     Args:
         storage: the storage manager.
         timeout_seconds: how long to wait for it.
         is_idle: whether nothing is under way in it.
     """
-    if not is_idle():
-        _stop_loop(storage)
-        return False
     for backend in storage.storage_backends.values():
         _let_executor_close(innermost(getattr(backend, "connection", None)))
-    closer = threading.Thread(
-        target=_close, args=(storage,), name="eccache-lmcache-close", daemon=True
-    )
-    closer.start()
-    closer.join(timeout_seconds)
-    if closer.is_alive():
+    idle = is_idle()
+    closed = _in_time(_close if idle else _abandon, storage, timeout_seconds)
+    if not closed:
         _stop_loop(storage)
-    return not closer.is_alive()
+    return closed and idle
+
+
+def _in_time(
+    function: Callable[[StorageManager], None], storage: StorageManager, timeout_seconds: float
+) -> bool:
+    thread = threading.Thread(
+        target=function, args=(storage,), name="eccache-lmcache-close", daemon=True
+    )
+    thread.start()
+    thread.join(timeout_seconds)
+    return not thread.is_alive()
 
 
 def _close(storage: StorageManager) -> None:
     storage.close()
     if not storage.thread.is_alive():
         _finish_loop(storage.loop)
+
+
+def _abandon(storage: StorageManager) -> None:
+    """End what is under way, now that nobody comes after it, and leave the rest."""
+    _stop_loop(storage)
+    storage.thread.join()
+    _finish_loop(storage.loop)
 
 
 def _finish_loop(loop: asyncio.AbstractEventLoop) -> None:
