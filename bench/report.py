@@ -93,7 +93,11 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    curves = {name: series for name, series in _curves(rows).items() if len(series) > 1}
+    curves = {
+        drawing: series
+        for drawing, series in _curves(rows).items()
+        if len(series) > 1 or any(len(points) > 1 for points in series.values())
+    }
     height = max(2.0, 0.28 * sum(row.met is not None for row in rows))
     columns = 2
     lines = -(-len(curves) // columns)
@@ -109,9 +113,9 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         axes = lower[0].subplots(lines, columns, squeeze=False).flat
         for axis in axes:
             axis.set_visible(False)
-        for axis, (operation, series) in zip(axes, curves.items(), strict=False):
+        for axis, (drawing, series) in zip(axes, curves.items(), strict=False):
             axis.set_visible(True)
-            _draw_curves(axis, operation, series)
+            _draw_curves(axis, drawing, series)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -145,34 +149,49 @@ def _used(row: Row) -> float | None:
     return row.measured / (amount * units.get(words[-1], 1.0))
 
 
-def _curves(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return, by operation, seconds by size of everything that was measured."""
-    curves: dict[str, dict[str, dict[str, float]]] = {}
+@attrs.frozen
+class _Drawing:
+    """What is drawn into one pair of axes."""
+
+    operation: str
+    axis: str
+    unit: str
+
+
+_MEGABYTES = " MB"
+
+
+def _curves(rows: Sequence[Row]) -> dict[_Drawing, dict[str, dict[float, float]]]:
+    """Return the curves: by what is drawn together, by name, the points of each."""
+    curves: dict[_Drawing, dict[str, dict[float, float]]] = {}
     for row in rows:
-        if row.unit != "s" or not row.size.endswith("MB"):
+        axis, x = row.axis, row.x
+        if not axis and row.unit == "s" and row.size.endswith(_MEGABYTES):
+            axis, x = "entry, MB", float(row.size.removesuffix(_MEGABYTES))
+        if x is None:
             continue
-        series = curves.setdefault(row.operation, {})
-        series.setdefault("eccache", {})[row.size] = row.measured
+        series = curves.setdefault(_Drawing(row.operation, axis, row.unit), {})
+        series.setdefault("eccache", {})[x] = row.measured
         if row.peer_measured is not None:
-            series.setdefault(row.peer, {})[row.size] = row.peer_measured
+            series.setdefault(row.peer, {})[x] = row.peer_measured
     return curves
 
 
-def _draw_curves(axis: Axes, operation: str, series: dict[str, dict[str, float]]) -> None:
+def _draw_curves(axis: Axes, drawing: _Drawing, series: dict[str, dict[float, float]]) -> None:
+    factor, unit = (1e3, "ms") if drawing.unit == "s" else (1.0, drawing.unit)
     for name, points in series.items():
-        sizes = [float(size.split()[0]) for size in points]
         axis.plot(
-            sizes,
-            [seconds * 1e3 for seconds in points.values()],
+            sorted(points),
+            [points[x] * factor for x in sorted(points)],
             marker="o",
             linewidth=2.5 if name == "eccache" else 1.2,
             label=name,
         )
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_title(operation, fontsize=9)
-    axis.set_xlabel("entry, MB", fontsize=8)
-    axis.set_ylabel("ms", fontsize=8)
+    axis.set_title(drawing.operation, fontsize=9)
+    axis.set_xlabel(drawing.axis, fontsize=8)
+    axis.set_ylabel(unit, fontsize=8)
     axis.grid(visible=True, which="major", alpha=0.3)
     axis.legend(fontsize=7)
 

@@ -24,6 +24,9 @@ class Row:
         unit: `"s"`, `"B"` or `"x"` (a plain number).
         spread: First and third quartile of *measured*.
         note: What else the reader must know.
+        axis: What grows from row to row of a curve, e.g. `"entries"`; empty: rows that end in MB are a
+            curve over the entry's size.
+        x: Where on that axis this row is.
     """
 
     operation: str
@@ -37,6 +40,8 @@ class Row:
     unit: str = "s"
     spread: tuple[float, float] | None = None
     note: str = ""
+    axis: str = ""
+    x: float | None = None
 
     @property
     def verdict(self) -> str:

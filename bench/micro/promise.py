@@ -29,7 +29,7 @@ def rows(setting: Setting) -> Iterator[Row]:
     yield _stall(setting, setting.largest)
 
 
-class _Promises:
+class Promises:
     """The look-up of one stored entry, without threads: what a thread of the scheduler's process does."""
 
     def __init__(self, setting: Setting, size: EntrySize) -> None:
@@ -44,18 +44,18 @@ class _Promises:
         from eccache.app.worker import CacheWorker
         from eccache.ports.lookup import PromisedLoad
 
-        self._cache = ours.opened(setting.folder / f"promise-{size.rows}")
-        ours.stored(self._cache, "id", size.tensor())
+        self.cache = ours.opened(setting.folder / f"promise-{size.rows}")
+        ours.stored(self.cache, "id", size.tensor())
         clock = SystemClock()
         telemetry = LocalTelemetry(clock)
         copies = MemfdCopies(map_private)
         budget = CopyBudget(8 << 30, 64, telemetry)
-        lookup = EntryLookup(self._cache._parts.store, copies, budget, clock, telemetry)
-        ref = self._cache.ref("id")
+        lookup = EntryLookup(self.cache._parts.store, copies, budget, clock, telemetry)
+        ref = self.cache.ref("id")
         worker = CacheWorker(
             copies=copies,
             host=TorchFramework(),
-            put=lambda permitted, tensor: self._cache.put(permitted.mm_hash, tensor),
+            put=lambda permitted, tensor: self.cache.put(permitted.mm_hash, tensor),
             close=lambda: None,
             clock=clock,
             telemetry=telemetry,
@@ -79,7 +79,7 @@ class _Promises:
 
     def close(self) -> None:
         """Close the cache."""
-        self._cache.close()
+        self.cache.close()
 
 
 def _copy_and_load(setting: Setting, size: EntrySize) -> Iterator[Row]:
@@ -102,7 +102,7 @@ def _copy_and_load(setting: Setting, size: EntrySize) -> Iterator[Row]:
     def trim() -> None:
         libc.malloc_trim(0)
 
-    with contextlib.closing(_Promises(setting, size)) as promises:
+    with contextlib.closing(Promises(setting, size)) as promises:
         held.append(promises.copy())
 
         def first_touch() -> object:
@@ -161,7 +161,7 @@ def _stall(setting: Setting, size: EntrySize) -> Row:
     """Measure the longest pause of a thread that never waits, while another makes a promised copy."""
     longest: list[float] = []
     alone: list[float] = []
-    with contextlib.closing(_Promises(setting, size)) as promises:
+    with contextlib.closing(Promises(setting, size)) as promises:
         for _ in range(setting.rounds(size.rounds)):
             done = threading.Event()
 

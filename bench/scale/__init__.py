@@ -1,0 +1,1 @@
+"""How costs grow: with the number of entries, of processes, and with the size of an entry."""
