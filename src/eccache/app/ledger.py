@@ -296,8 +296,7 @@ class PromiseLedger:
                 else:
                     self._miss(promise, request, _MISS)
         elif isinstance(finding, NoRoom):
-            promise.wants_nbytes = finding.nbytes
-            self._turn_away_what_cannot_fit(promise)
+            promise.wants_nbytes = finding.nbytes  # looked at when somebody asks again
         elif finding is LookupOutcome.MISS:
             promise.retry_at = now + self._limits.expected_poll_seconds
             for request, item in claims:

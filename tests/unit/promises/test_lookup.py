@@ -199,6 +199,7 @@ def test_a_damaged_entry_is_quarantined(tmp_path: Path) -> None:
     DAMAGES["flipped in the payload"](the_file(tmp_path))
     looking = Looking(store)
     assert LookupOutcome.CORRUPT is looking.find()
+    assert 1 == len(looking.telemetry.named("lookup.entry.corrupt"))
     assert LookupOutcome.MISS is looking.find()
     assert 1 == store.stats().quarantined
     looking.expect_nothing_left()

@@ -87,8 +87,8 @@ def test_a_copy_is_charged_until_it_is_closed_and_once() -> None:
     assert (4096, 7, 9, 3) == (copy.nbytes, copy.fd, copy.pid, copy.rows)
     assert not tracked.closed
     copy.close()
-    copy.close()
     assert tracked.closed
+    copy.close()
     assert (0, 0) == (budget.nbytes, budget.copies)
 
 
