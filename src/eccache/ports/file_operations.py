@@ -5,7 +5,7 @@ Every operation is one step that can fail. The faults are the operating system's
 an errno. Descriptors are integers, as in `os`. Nothing here holds the GIL while it waits for a
 medium, and any thread may call it.
 
-No operation follows a symbolic link in the last component of a path.
+No operation but `exists` follows a symbolic link in the last component of a path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class DirectoryOperations(Protocol):
     """What is done to names. Paths are absolute."""
 
     def exists(self, path: str) -> bool:
-        """Return whether there is something at *path*. Never raises; what can't be told is False."""
+        """Return whether there is something at *path*, or where it links to.
+
+        Never raises; what can't be told is False.
+        """
         ...
 
     def status(self, path: str) -> os.stat_result:

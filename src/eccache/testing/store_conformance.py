@@ -8,23 +8,24 @@ class TestMyStore(EntryStoreConformance):
         return MyStore(place, capacity_nbytes)
 ```
 
-A store that several processes open at one place subclasses `SharedStoreConformance` instead.
+A store that several processes open at one place subclasses `SharedStoreConformance` instead, one that
+has a cap `CappedStoreConformance` too.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from eccache.domain.errors import StoreFault
 from eccache.domain.file_name import SUFFIX, file_name
+from eccache.domain.frame import FreshFrame
 from eccache.domain.namespace import Namespace
 from eccache.domain.outcomes import PutOutcome, RemoveReason
-from eccache.ports.storage import EntryStore, ReadLease
+from eccache.domain.tensor_spec import TensorSpec
+from eccache.ports.storage import EntryStore
 from eccache.testing.frames import (
     BrokenFrame,
     BrokenFrameError,
@@ -35,46 +36,11 @@ from eccache.testing.frames import (
     is_intact,
     ref_of,
 )
-
-AMPLE_NBYTES = 64 << 20
-REF = ref_of("an input")
-
-
-class _StoreTests:
-    """The factory and what tests use of it."""
-
-    def make_store(self, place: Path, capacity_nbytes: int) -> EntryStore:
-        """Return a store of at most *capacity_nbytes* at *place*, an empty folder or a used one."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[EntryStore]:
-        """An empty store with ample room."""
-        store = self.make_store(tmp_path, AMPLE_NBYTES)
-        yield store
-        store.close()
+from eccache.testing.lease_conformance import LeaseConformance
+from eccache.testing.store_tests import AMPLE_NBYTES, REF, StoreTests, leased, read, run_at_once
 
 
-def leased(store: EntryStore, seed: int = 0) -> ReadLease:
-    """Put an entry and return a lease on it."""
-    assert PutOutcome.STORED is store.put(REF, frame_of(REF, seed))
-    lease = store.get(REF)
-    assert lease is not None
-    return lease
-
-
-def read(store: EntryStore) -> bytes | None:
-    """Return what is stored under the tests' name, or None on a miss."""
-    lease = store.get(REF)
-    if lease is None:
-        return None
-    try:
-        return bytes(lease.view())
-    finally:
-        lease.close()
-
-
-class EntryStoreConformance(_StoreTests):
+class EntryStoreConformance(LeaseConformance):
     """Subclass, define `make_store`, done."""
 
     def test_contains_what_was_put(self, store: EntryStore) -> None:
@@ -124,61 +90,6 @@ class EntryStoreConformance(_StoreTests):
         store.put(other, frame_of(other))
         assert frame_bytes(frame_of(other)) == read(store)
 
-    def test_lease_survives_replacement(self, store: EntryStore) -> None:
-        """A lease is unaffected by a later put under its name."""
-        lease = leased(store)
-        store.put(REF, frame_of(REF, 1, rows=5))
-        assert frame_bytes(frame_of(REF)) == bytes(lease.view())
-        lease.close()
-
-    @pytest.mark.parametrize("reason", RemoveReason)
-    def test_lease_survives_removal(self, store: EntryStore, reason: RemoveReason) -> None:
-        """A lease is unaffected by a later removal of its name, whatever the reason."""
-        lease = leased(store)
-        assert store.remove(REF, reason)
-        target = bytearray(lease.nbytes)
-        assert lease.nbytes == lease.read_into(memoryview(target))
-        assert frame_bytes(frame_of(REF)) == bytes(target) == bytes(lease.view())
-        lease.close()
-
-    def test_view_outlives_lease_and_store(self, store: EntryStore) -> None:
-        """A buffer stays valid for as long as something refers to it."""
-        lease = leased(store)
-        view = lease.view()
-        lease.close()
-        store.remove(REF, RemoveReason.REMOVED)
-        store.close()
-        del lease
-        assert is_intact(view, REF)
-
-    def test_view_is_private(self, store: EntryStore) -> None:
-        """A buffer is writable 1-D bytes, and what is written to it nobody else sees."""
-        lease = leased(store)
-        view = lease.view()
-        lease.close()
-        assert ("B", 1, False) == (view.format, view.ndim, view.readonly)
-        view[:] = bytes(view.nbytes)
-        assert frame_bytes(frame_of(REF)) == read(store)
-
-    def test_read_into_copies_from_an_offset(self, store: EntryStore) -> None:
-        """`read_into` fills the target, and copies fewer bytes only at the frame's end."""
-        lease = leased(store)
-        whole = frame_bytes(frame_of(REF))
-        target = bytearray(100)
-        assert 100 == lease.read_into(memoryview(target), 4090)
-        assert whole[4090:4190] == target
-        assert 30 == lease.read_into(memoryview(target), len(whole) - 30)
-        assert whole[-30:] == target[:30]
-        assert 0 == lease.read_into(memoryview(target), len(whole))
-        assert 0 == lease.read_into(memoryview(target)[:0], 0)
-        lease.close()
-
-    def test_lease_closes_twice(self, store: EntryStore) -> None:
-        """Closing a lease is idempotent, before and after use."""
-        unused = leased(store)
-        unused.close()
-        unused.close()
-
     def test_put_tells_present_from_stored(self, store: EntryStore) -> None:
         """A frame that is there and is the reference's own is kept."""
         assert PutOutcome.STORED is store.put(REF, frame_of(REF, 0))
@@ -217,6 +128,16 @@ class EntryStoreConformance(_StoreTests):
             store.put(REF, BrokenFrame(frame_of(REF, rows=3)))
         assert frame_bytes(frame_of(REF, rows=2)) == read(store)
 
+    def test_put_needs_the_bytes_no_more(self, store: EntryStore) -> None:
+        """What becomes of a frame's buffer after the put is nobody's business."""
+        spec = TensorSpec("uint8", (3, 100))
+        payload = bytearray(range(100)) * 3
+        frame = FreshFrame(REF, spec, memoryview(payload), {})
+        expected = frame_bytes(frame)
+        store.put(REF, frame)
+        payload[:] = bytes(300)
+        assert expected == read(store)
+
     def test_remove_says_whether_there_was_something(self, store: EntryStore) -> None:
         """What was removed is out of sight, and can be stored again."""
         assert not store.remove(REF, RemoveReason.REMOVED)
@@ -240,6 +161,18 @@ class EntryStoreConformance(_StoreTests):
             store.stats().entries,
             store.stats().nbytes,
         )
+
+    def test_entries_while_they_change(self, store: EntryStore) -> None:
+        """What is put or removed while `entries` is gone through may be missed, and stops nothing."""
+        refs = [ref_of(f"input {i}") for i in range(20)]
+        for ref in refs[:10]:
+            store.put(ref, frame_of(ref))
+        names = set()
+        for turn, info in enumerate(store.entries()):
+            names.add(info.name)
+            store.put(refs[10 + turn % 10], frame_of(refs[10 + turn % 10]))
+            store.remove(refs[turn % 10], RemoveReason.REMOVED)
+        assert names <= {file_name(ref.key).removesuffix(SUFFIX) for ref in refs}
 
     def test_stats_count_what_this_instance_did(self, store: EntryStore) -> None:
         """Evictions, rejections and quarantines are counted, removals are not."""
@@ -282,7 +215,7 @@ class EntryStoreConformance(_StoreTests):
         assert [] == failures
 
 
-class CappedStoreConformance(_StoreTests):
+class CappedStoreConformance(StoreTests):
     """For stores with a cap: subclass beside `EntryStoreConformance`, with one factory."""
 
     def test_larger_than_the_cap_is_rejected(self, tmp_path: Path) -> None:
@@ -360,12 +293,3 @@ class SharedStoreConformance(EntryStoreConformance, CappedStoreConformance):
             assert sum(info.nbytes for info in stores[0].entries()) <= 128 << 10
         for store in stores:
             store.close()
-
-
-def run_at_once(tasks: list[Callable[[], None]]) -> None:
-    """Run *tasks* in one thread each and wait for them."""
-    threads = [threading.Thread(target=task) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

@@ -1,11 +1,13 @@
 """Damage on the medium, through the store and the one place that verifies."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from eccache.adapters.disk.layout import Layout
 from eccache.app.verified_read import read_verified
+from eccache.domain.errors import StoreFault
 from eccache.domain.outcomes import LookupOutcome, PutOutcome
 from eccache.testing.frames import ref_of
 from tests.unit.disk.places import disk_store, policy_of, put
@@ -51,3 +53,18 @@ def test_another_inputs_entry_is_a_miss_and_stays(tmp_path: Path, entry: Path) -
     other.write_bytes(entry.read_bytes())
     assert LookupOutcome.MISS is read_verified(store, ref_of("another")).outcome
     assert other.exists()
+
+
+def test_a_file_cut_while_it_is_leased_is_read_as_far_as_it_goes(
+    tmp_path: Path, entry: Path
+) -> None:
+    """`read_into` gives fewer bytes, or other ones, and never a signal."""
+    lease = disk_store(tmp_path).get(REF)
+    assert lease is not None
+    os.truncate(entry, 100)
+    target = bytearray(lease.nbytes)
+    assert 100 == lease.read_into(memoryview(target))
+    assert 0 == lease.read_into(memoryview(target), 200)
+    with pytest.raises(StoreFault, match="map failed"):
+        lease.view()
+    lease.close()

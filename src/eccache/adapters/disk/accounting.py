@@ -171,11 +171,11 @@ class Accounting:
         Raises:
             OSError: it can't be looked at, or its numbers can't be set.
         """
-        names = self.namespaces()
-        directories = [self._layout.shard(name, shard) for name in names]
+        directories = [self._layout.shard(name, shard) for name in self.namespaces()]
         for _ in range(_RESCANS):
             before = [self._changed_ns(directory) for directory in directories]
-            self.chart(shard, self.look(shard, names))
+            there = [path for path, ns in zip(directories, before, strict=True) if ns]
+            self.chart(shard, [entry for path in there for entry in self._look_at(path)])
             if before == [self._changed_ns(directory) for directory in directories]:
                 break
 

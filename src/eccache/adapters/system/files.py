@@ -29,8 +29,12 @@ class SystemFiles:
     """Implements `ports.file_operations.FileOperations`. Stateless."""
 
     def exists(self, path: str) -> bool:
-        """Return whether there is something at *path*: one `access`, which makes no exception."""
-        return os.access(path, os.F_OK, follow_symlinks=False)
+        """Return whether there is something at *path*, or where it links to.
+
+        Plain `access`: it makes no exception, and not to follow links takes a system call that some
+        containers forbid.
+        """
+        return os.access(path, os.F_OK)
 
     def status(self, path: str) -> os.stat_result:
         """Return what is known of *path* itself."""
