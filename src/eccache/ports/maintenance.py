@@ -80,7 +80,9 @@ class StoreSummary:
 
 @attrs.frozen(kw_only=True)
 class StoredEntry:
-    """One entry, and what its header says. The header is parsed, the payload not verified.
+    """One entry: what its place says of it, and once it is described, what its header says.
+
+    The header is parsed, the payload not verified.
 
     Attributes:
         namespace: fingerprint, from the place where it is.
@@ -89,9 +91,9 @@ class StoredEntry:
         nbytes: physical bytes.
         last_used_seconds: Unix time, as coarse as the store keeps it.
         model: name or path, from the name.
-        dtype: torch's name of the element type; empty where the header can't be read.
-        shape: of the tensor.
-        mm_hash: the first characters of the input's id.
+        dtype: torch's name of the element type; empty until described.
+        shape: of the tensor; empty until described.
+        mm_hash: the first characters of the input's id; empty until described.
         created_seconds: Unix time at which it was made; None where it does not say.
         fault: why the header can't be read; empty where it can.
     """
@@ -207,7 +209,15 @@ class StoreMaintenance(Protocol):
         ...
 
     def entries(self) -> Iterator[StoredEntry]:
-        """Yield every entry with its header, in no order; reads one block of each."""
+        """Yield every entry, in no order; reads none.
+
+        Raises:
+            StoreFault: the store can't be looked at.
+        """
+        ...
+
+    def described(self, entry: StoredEntry) -> StoredEntry:
+        """Return *entry* with what its header says; reads one block. Never raises."""
         ...
 
     def verify(self, subset: Subset, *, repair: bool, progress: Progress) -> VerifyReport:

@@ -14,7 +14,7 @@ import pytest
 
 from eccache.adapters.disk.layout import Layout
 from eccache.adapters.disk.upkeep.verification import EntryReader, GoneError
-from eccache.adapters.disk.upkeep.walk import EntryFile, entry_files
+from eccache.adapters.disk.upkeep.walk import EntryFile, entry_shards
 from eccache.adapters.system import SystemFiles
 from eccache.ports.maintenance import Subset
 from tests.unit.cli.conftest import Filled, Invoke, document
@@ -187,8 +187,9 @@ def test_a_subset_that_is_none_is_a_usage_error(filled: Filled, invoke: Invoke, 
 
 def found_file(filled: Filled) -> EntryFile:
     """The entry with 400 rows, as a scan has it."""
-    shards = entry_files(SystemFiles(), Layout(str(filled.root)))
-    return max((file for shard in shards for file in shard), key=lambda file: file.nbytes)
+    shards = entry_shards(SystemFiles(), Layout(str(filled.root)))
+    found = (file for shard in shards for file in shard.files())
+    return max(found, key=lambda file: file.nbytes)
 
 
 def test_an_entry_that_went_meanwhile_is_no_problem(filled: Filled) -> None:

@@ -29,6 +29,9 @@ _KEYS: dict[str, tuple[Callable[[StoredEntry], Any], bool]] = {
 }
 """What to sort by: the key, and whether the largest comes first."""
 
+_IN_HEADER = frozenset({"age", "dtype", "shape"})
+"""What only a header says, so that each must be read before sorting."""
+
 _ID_CHARACTERS = 16
 
 
@@ -57,8 +60,9 @@ def command(
 ) -> None:
     """List entries: model, dtype, shape, age, last use, size.
 
-    Reads the first block of each entry and verifies nothing. With --limit, memory is bounded whatever
-    the number of entries. An entry whose header can't be read is marked with a `!`.
+    Reads the first block of each entry that is shown (to sort by age, dtype or shape, of each entry), and
+    verifies nothing. With --limit, memory is bounded whatever the number of entries. An entry whose
+    header can't be read is marked with a `!`.
 
     Exits with 3 when there is no store.
     """
@@ -69,7 +73,11 @@ def command(
             for entry in maintenance.entries()
             if fingerprint is None or entry.namespace.startswith(fingerprint)
         )
-        found = _sorted(entries, sort, limit, reverse=reverse)
+        if sort in _IN_HEADER:
+            found = _sorted(map(maintenance.described, entries), sort, limit, reverse=reverse)
+        else:
+            chosen = _sorted(entries, sort, limit, reverse=reverse)
+            found = [maintenance.described(entry) for entry in chosen]
         if as_json:
             print_json([_document(entry) for entry in found])
         else:

@@ -24,7 +24,7 @@ _SHOWN_INGREDIENTS = ("model", "revision", "dtype", "quantization", "vllm", "epo
 def command(path: Path | None, *, as_json: bool) -> None:
     """Show what a store holds, and how much of its caps it uses.
 
-    Looks into every directory (about 3 s for a million entries) and reads no entry. Hits and misses are
+    Looks into every directory and reads no entry. Hits and misses are
     counts of a running server: see its /metrics.
 
     Exits with 3 when there is no store.

@@ -40,10 +40,10 @@ def read_header(files: FileOperations, path: str) -> EntryHeader:
         files.close(descriptor)
 
 
-def stored_entry(files: FileOperations, file: EntryFile) -> StoredEntry:
-    """Return the entry in *file* with what its header says, or why that can't be read."""
+def listed_entry(file: EntryFile) -> StoredEntry:
+    """Return the entry in *file* as its directory has it; nothing is read."""
     name = file.name.removesuffix(SUFFIX)
-    known = StoredEntry(
+    return StoredEntry(
         namespace=file.namespace,
         name=name,
         path=file.path,
@@ -51,17 +51,21 @@ def stored_entry(files: FileOperations, file: EntryFile) -> StoredEntry:
         last_used_seconds=file.status.st_mtime,
         model=model_of(name),
     )
+
+
+def described_entry(files: FileOperations, entry: StoredEntry) -> StoredEntry:
+    """Return *entry* with what its header says, or why that can't be read."""
     try:
-        header = read_header(files, file.path)
+        header = read_header(files, entry.path)
     except OSError as error:
-        return attrs.evolve(known, fault=f"can't be read: {error.strerror}")
+        return attrs.evolve(entry, fault=f"can't be read: {error.strerror}")
     except FrameError as error:
-        return attrs.evolve(known, fault=str(error))
+        return attrs.evolve(entry, fault=str(error))
     created = None
     with contextlib.suppress(KeyError, ValueError):
         created = float(header.fields["created"])
     return attrs.evolve(
-        known,
+        entry,
         dtype=header.spec.dtype,
         shape=header.spec.shape,
         mm_hash=header.excerpt,

@@ -8,15 +8,18 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
+import attrs
+
 from eccache.adapters.disk.faults import store_fault
 from eccache.adapters.disk.layout import BLOCK_NBYTES, SHARDS, scan_if_there
 from eccache.adapters.disk.namespace_file import described_namespaces
 from eccache.adapters.disk.parts import DiskParts
-from eccache.adapters.disk.upkeep.listing import stored_entry
+from eccache.adapters.disk.upkeep.listing import described_entry, listed_entry
 from eccache.adapters.disk.upkeep.verification import EntryReader, GoneError
 from eccache.adapters.disk.upkeep.walk import (
     EntryFile,
-    entry_files,
+    Shard,
+    entry_shards,
     format_versions,
     other_formats,
     remove_empty_directories,
@@ -76,14 +79,11 @@ class DiskMaintenance:
             described = described_namespaces(self._files, self._layout)
             amounts = {namespace.fingerprint: Amount() for namespace in described}
             latest: dict[str, float] = {}
-            for shard in entry_files(self._files, self._layout):
-                for file in shard:
-                    amounts[file.namespace] = amounts.get(file.namespace, Amount()) + Amount(
-                        1, file.nbytes
-                    )
-                    latest[file.namespace] = max(
-                        latest.get(file.namespace, 0.0), file.status.st_mtime
-                    )
+            for shard in entry_shards(self._files, self._layout):
+                name = shard.namespace
+                amounts[name] = amounts.get(name, Amount()) + shard.amount()
+                used = max((status.st_mtime for _, status in shard.found), default=0.0)
+                latest[name] = max(latest.get(name, 0.0), used)
             space = self._files.space(root)
             others = other_formats(self._files, root)
         except OSError as error:
@@ -95,7 +95,7 @@ class DiskMaintenance:
                     fingerprint=namespace.fingerprint,
                     ingredients=namespace.ingredients,
                     entries=amounts[namespace.fingerprint],
-                    last_used_seconds=latest.get(namespace.fingerprint),
+                    last_used_seconds=latest.get(namespace.fingerprint) or None,
                 )
                 for namespace in described
             ),
@@ -110,13 +110,16 @@ class DiskMaintenance:
         )
 
     def entries(self) -> Iterator[StoredEntry]:
-        """Yield every entry with its header, one directory at a time."""
+        """Yield every entry as its directory has it, one directory at a time."""
         try:
-            for shard in entry_files(self._files, self._layout):
-                for file in shard:
-                    yield stored_entry(self._files, file)
+            for shard in entry_shards(self._files, self._layout):
+                yield from map(listed_entry, shard.files())
         except OSError as error:
             raise store_fault("scan", error) from error
+
+    def described(self, entry: StoredEntry) -> StoredEntry:
+        """Return *entry* with what its header says, which is its first block."""
+        return described_entry(self._files, entry)
 
     def verify(self, subset: Subset, *, repair: bool, progress: Progress) -> VerifyReport:
         """Read every entry of *subset*, in pieces, and check its digest and its identity."""
@@ -131,10 +134,10 @@ class DiskMaintenance:
             problems.append(Problem(path, f"can't be read: {error.strerror}"))
 
         try:
-            for shard in entry_files(
+            for shard in entry_shards(
                 self._files, self._layout, wanted=subset.has, unreadable=unreadable
             ):
-                for file in shard:
+                for file in shard.files():
                     try:
                         problem = self._problem(reader, file, repair=repair)
                     except GoneError:
@@ -170,10 +173,7 @@ class DiskMaintenance:
     def select(self, selection: Selection) -> Amount:
         """Return what `purge` would remove."""
         try:
-            amount = sum(
-                (Amount(1, file.nbytes) for shard in self._selected(selection) for file in shard),
-                Amount(),
-            )
+            amount = sum((shard.amount() for shard in self._selected(selection)), Amount())
             for directory in self._selected_formats(selection):
                 amount += tree_amount(self._files, directory)
         except OSError as error:
@@ -186,13 +186,12 @@ class DiskMaintenance:
         purged = Amount()
         try:
             for shard in self._selected(selection):
-                for file in shard:
+                for file in shard.files():
                     with contextlib.suppress(OSError):
                         self._files.unlink(file.path)
                         purged += Amount(1, file.nbytes)
-                if shard:
-                    self._parts.accounting.rescan(shard[0].shard)
-                    progress(shard[0].shard + 1, SHARDS)
+                self._parts.accounting.rescan(shard.index)
+                progress(shard.index + 1, SHARDS)
             for directory in self._selected_formats(selection):
                 purged += remove_tree(self._files, directory)
             if selection == Selection():
@@ -236,17 +235,20 @@ class DiskMaintenance:
         usage = self._parts.accounting.usage()
         return Amount(sum(usage.entries), sum(usage.nbytes))
 
-    def _selected(self, selection: Selection) -> Iterator[list[EntryFile]]:
+    def _selected(self, selection: Selection) -> Iterator[Shard]:
+        """Yield the shards that have selected entries, with those alone."""
         if selection.format_version not in (None, FORMAT_VERSION):
             return
         since = selection.unused_since_seconds
-        for shard in entry_files(self._files, self._layout):
-            yield [
-                file
-                for file in shard
-                if (selection.namespaces is None or file.namespace in selection.namespaces)
-                and (since is None or file.status.st_mtime < since)
-            ]
+        for shard in entry_shards(self._files, self._layout):
+            if selection.namespaces is None or shard.namespace in selection.namespaces:
+                found = [
+                    (name, status)
+                    for name, status in shard.found
+                    if since is None or status.st_mtime < since
+                ]
+                if found:
+                    yield attrs.evolve(shard, found=found)
 
     def _selected_formats(self, selection: Selection) -> list[str]:
         """Return the directories of other format versions that are selected; as a whole or not at all."""

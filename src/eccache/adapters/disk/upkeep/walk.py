@@ -50,14 +50,42 @@ class EntryFile:
         return self.status.st_blocks * BLOCK_NBYTES
 
 
-def entry_files(
+@attrs.frozen
+class Shard:
+    """One shard directory of one namespace.
+
+    Attributes:
+        namespace: fingerprint.
+        index: which.
+        directory: its path.
+        found: name and status of every entry in it.
+    """
+
+    namespace: str
+    index: int
+    directory: str
+    found: list[tuple[str, os.stat_result]]
+
+    def files(self) -> Iterator[EntryFile]:
+        """Yield the entries."""
+        for name, status in self.found:
+            path = f"{self.directory}/{name}"
+            yield EntryFile(self.namespace, self.index, name, path, status)
+
+    def amount(self) -> Amount:
+        """Return how many entries there are and what they occupy."""
+        blocks = sum(status.st_blocks for _, status in self.found)
+        return Amount(len(self.found), blocks * BLOCK_NBYTES)
+
+
+def entry_shards(
     files: DirectoryOperations,
     layout: Layout,
     *,
     wanted: Callable[[int], bool] = lambda _shard: True,
     unreadable: Callable[[str, OSError], None] = lambda _path, _error: None,
-) -> Iterator[list[EntryFile]]:
-    """Yield the entries of one shard directory after the other.
+) -> Iterator[Shard]:
+    """Yield one shard directory after the other, with the entries that are in it.
 
     Args:
         files: file operations.
@@ -81,11 +109,8 @@ def entry_files(
             except OSError as error:
                 unreadable(directory, error)
                 continue
-            yield [
-                EntryFile(namespace, index, name, f"{directory}/{name}", status)
-                for name, status in found
-                if is_entry(name, status.st_mode)
-            ]
+            entries = [(name, status) for name, status in found if is_entry(name, status.st_mode)]
+            yield Shard(namespace, index, directory, entries)
 
 
 def format_versions(files: DirectoryOperations, root: str) -> dict[int, str]:
