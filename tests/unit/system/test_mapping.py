@@ -1,5 +1,6 @@
 """Private mappings: zero-copy, kept for ever, no descriptor, no SIGBUS while they are made."""
 
+import ctypes
 import errno
 import gc
 import os
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from eccache.adapters.system import mapping
+from eccache.adapters.system import files, mapping
 from eccache.adapters.system.files import SystemFiles
 
 FILES = SystemFiles()
@@ -128,3 +129,11 @@ def test_a_system_that_cannot_populate_maps_nothing(
     assert FILES.map_private(descriptor, len(CONTENT)) is None
     gc.collect()
     assert 0 == mappings_of(path)
+
+
+def test_system_calls_release_the_gil() -> None:
+    """A library loaded as Python's own API would hold it during every call."""
+    holds_the_gil = 4  # ctypes' FUNCFLAG_PYTHONAPI
+    assert ctypes.PyDLL(None)._func_flags_ & holds_the_gil  # noqa: SLF001
+    for library in (mapping._libc, files._libc):  # noqa: SLF001
+        assert not library._func_flags_ & holds_the_gil  # noqa: SLF001

@@ -199,8 +199,9 @@ class DiskStore:
             if error.errno not in FULL or not self._parts.admission.evict(frame.nbytes):
                 raise
             self._publish(path, frame, shard)
-        try:
+        with contextlib.suppress(OSError):  # Words for people; the next put tries again.
             self._describe(ref)
+        try:
             self._parts.admission.settle(shard)
         except OSError as error:
             self._parts.notices.warn("store.accounting.failed", cause=str(error))
