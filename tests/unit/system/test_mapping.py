@@ -134,6 +134,6 @@ def test_a_system_that_cannot_populate_maps_nothing(
 def test_system_calls_release_the_gil() -> None:
     """A library loaded as Python's own API would hold it during every call."""
     holds_the_gil = 4  # ctypes' FUNCFLAG_PYTHONAPI
-    assert ctypes.PyDLL(None)._func_flags_ & holds_the_gil  # noqa: SLF001
+    assert ctypes.PyDLL(None)._func_flags_ & holds_the_gil
     for library in (mapping._libc, files._libc):  # noqa: SLF001
-        assert not library._func_flags_ & holds_the_gil  # noqa: SLF001
+        assert not library._func_flags_ & holds_the_gil
