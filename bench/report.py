@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from bench.units import shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+COLUMNS = 2
 HEADINGS = ("operation", "size", "target", "measured", "peer", "its figure", "ratio", "verdict")
 _COLOURS = {"met": "#2a7f3f", "missed": "#b3261e", "-": "#555555"}
 
@@ -98,33 +98,25 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         for drawing, series in _curves(rows).items()
         if len(series) > 1 or any(len(points) > 1 for points in series.values())
     }
-    height = max(2.0, 0.28 * sum(row.met is not None for row in rows))
-    columns = 2
-    lines = -(-len(curves) // columns)
-    figure = plt.figure(figsize=(14, height + 4.2 * lines), layout="constrained")
-    upper, *lower = figure.subfigures(
-        2 if lines else 1,
-        1,
-        height_ratios=[height, 4.2 * lines][: 2 if lines else 1],
-        squeeze=False,
-    )[:, 0]
-    _draw_targets(upper.subplots(), rows)
-    if lower:
-        axes = lower[0].subplots(lines, columns, squeeze=False).flat
-        for axis in axes:
+    judged = sum(row.used is not None for row in rows)
+    lines = -(-len(curves) // COLUMNS)
+    heights = [height for height in (0.28 * judged + 0.8 if judged else 0, 4.2 * lines) if height]
+    figure = plt.figure(figsize=(14, sum(heights)), layout="constrained")
+    parts = list(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+    if judged:
+        _draw_targets(parts.pop(0).subplots(), rows)
+    if curves:
+        axes = list(parts.pop().subplots(lines, COLUMNS, squeeze=False).flat)
+        for axis in axes[len(curves) :]:
             axis.set_visible(False)
         for axis, (drawing, series) in zip(axes, curves.items(), strict=False):
-            axis.set_visible(True)
             _draw_curves(axis, drawing, series)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
 def _draw_targets(axis: Axes, rows: Sequence[Row]) -> None:
-    judged = [(row, used) for row in rows if (used := _used(row)) is not None]
-    if not judged:
-        axis.set_visible(False)
-        return
+    judged = [(row, row.used) for row in rows if row.used is not None]
     labels = [f"{row.operation} {row.size} ({row.target})" for row, _ in judged]
     values = [used for _, used in judged]
     axis.barh(labels, values, color=[_COLOURS[row.verdict] for row, _ in judged], height=0.7)
@@ -133,20 +125,6 @@ def _draw_targets(axis: Axes, rows: Sequence[Row]) -> None:
     axis.invert_yaxis()
     axis.set_xlabel("measured, as a multiple of what the target allows: left of the line is met")
     axis.tick_params(axis="y", labelsize=7)
-
-
-def _used(row: Row) -> float | None:
-    """Return how much of what its target allows a row uses: 1 is the limit."""
-    if row.met is None or not math.isfinite(row.measured):
-        return None
-    words = row.target.split()
-    amount = float(words[1])
-    if words[-1] == "peer" and row.ratio is not None:
-        return row.ratio / amount
-    if words[-1] == "faster" and row.ratio is not None:
-        return row.ratio * amount
-    units = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "MiB": float(1 << 20), "%": 0.01}
-    return row.measured / (amount * units.get(words[-1], 1.0))
 
 
 @attrs.frozen
@@ -189,6 +167,9 @@ def _draw_curves(axis: Axes, drawing: _Drawing, series: dict[str, dict[float, fl
         )
     axis.set_xscale("log")
     axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    if high < 10 * low:  # what hardly changes is to look like it
+        axis.set_ylim(low / 3, high * 3)
     axis.set_title(drawing.operation, fontsize=9)
     axis.set_xlabel(drawing.axis, fontsize=8)
     axis.set_ylabel(unit, fontsize=8)

@@ -21,6 +21,7 @@ class Row:
         peer_measured: The peer's amount; None without a peer.
         ratio: `measured / peer_measured`, or the median of the rounds' ratios; None without a peer.
         met: Whether the target is reached; None where there is no target.
+        used: How much of what the target allows it takes: 1 is the limit; None: it is not drawn.
         unit: `"s"`, `"B"` or `"x"` (a plain number).
         spread: First and third quartile of *measured*.
         note: What else the reader must know.
@@ -37,6 +38,7 @@ class Row:
     peer_measured: float | None = None
     ratio: float | None = None
     met: bool | None = None
+    used: float | None = None
     unit: str = "s"
     spread: tuple[float, float] | None = None
     note: str = ""
@@ -60,6 +62,7 @@ def within(
         target=f"<= {shown_seconds(at_most_seconds)}",
         measured=measured,
         met=measured <= at_most_seconds,
+        used=measured / at_most_seconds,
         spread=samples.quartiles(name),
     )
 
@@ -69,7 +72,7 @@ def at_most_times(
 ) -> Row:
     """Return the row of a contender that may take *times* as long as its peer."""
     ratio = samples.ratio(name, peer)
-    return _beside(samples, name, peer, operation, size, f"<= {times:g} x peer", ratio <= times)
+    return _beside(samples, name, peer, operation, size, f"<= {times:g} x peer", ratio / times)
 
 
 def times_faster(
@@ -78,7 +81,7 @@ def times_faster(
     """Return the row of a contender that must be *times* as fast as its peer."""
     ratio = samples.ratio(name, peer)
     target = f">= {times:g} x faster"
-    return _beside(samples, name, peer, operation, size, target, ratio <= 1 / times)
+    return _beside(samples, name, peer, operation, size, target, ratio * times)
 
 
 def beside(samples: Samples, name: str, peer: str, *, operation: str, size: str = "") -> Row:
@@ -93,7 +96,7 @@ def _beside(
     operation: str,
     size: str,
     target: str,
-    met: bool | None,  # noqa: FBT001
+    used: float | None,
 ) -> Row:
     return Row(
         operation=operation,
@@ -103,6 +106,7 @@ def _beside(
         peer=peer,
         peer_measured=samples.median(peer),
         ratio=samples.ratio(name, peer),
-        met=met,
+        met=None if used is None else used <= 1,
+        used=used,
         spread=samples.quartiles(name),
     )

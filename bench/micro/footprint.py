@@ -75,6 +75,7 @@ def rows(setting: Setting) -> Iterator[Row]:
         peer_measured=statistics.median(theirs),
         ratio=statistics.median(ours) / statistics.median(theirs),
         met=statistics.median(ours) <= RESIDENT_NBYTES,
+        used=statistics.median(ours) / RESIDENT_NBYTES,
         unit="B",
     )
     imports = [_run(_IMPORT) for _ in range(setting.rounds(7))]
@@ -87,6 +88,7 @@ def rows(setting: Setting) -> Iterator[Row]:
         peer_measured=vllm,
         ratio=connector / vllm,
         met=connector <= IMPORT_SECONDS,
+        used=connector / IMPORT_SECONDS,
     )
     yield Row(
         operation="import of all that an engine's process needs",

@@ -186,6 +186,7 @@ def _stall(setting: Setting, size: EntrySize) -> Row:
         peer_measured=statistics.median(alone),
         ratio=statistics.median(longest) / statistics.median(alone),
         met=statistics.median(longest) <= STALL_SECONDS,
+        used=statistics.median(longest) / STALL_SECONDS,
     )
 
 

@@ -78,6 +78,7 @@ def rows(setting: Setting) -> Iterator[Row]:
             peer_measured=statistics.median(theirs),
             ratio=ratio,
             met=ratio <= FACTOR,
+            used=ratio / FACTOR,
             note=NOTE,
         )
 
