@@ -6,6 +6,7 @@ import functools
 import inspect
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -168,6 +169,23 @@ def test_a_closed_cache_costs_hits_and_nothing_else(tmp_path: Path) -> None:
     with cached_encoder(model, cache):
         model.get_image_features(**inputs)
         cache.close()
+        assert torch.equal(expected, model.get_image_features(**inputs).pooler_output)
+
+
+@pytest.mark.parametrize("step", ["content_key", "pack", "divide", "circumstances"])
+def test_a_fault_in_any_step_costs_hits_and_nothing_else(
+    step: str, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory runs out while an id is made or an output packed, the model answers."""
+
+    def failing(*_: object) -> NoReturn:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(f"eccache.adapters.transformers.cached_call.{step}", failing)
+    model = made(models.clip)
+    inputs = pixels(1)
+    expected = model.get_image_features(**inputs).pooler_output
+    with cached_encoder(model, cache):
         assert torch.equal(expected, model.get_image_features(**inputs).pooler_output)
 
 

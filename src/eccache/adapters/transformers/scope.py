@@ -61,7 +61,7 @@ class Scope:
 
 @attrs.frozen
 class Observation:
-    """What a scope is like at one moment. Made anew for every call, in about a millisecond.
+    """What a scope is like at one moment. Made anew for every call, in a millisecond or two.
 
     Attributes:
         modules: settings of each module.
