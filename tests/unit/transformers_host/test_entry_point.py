@@ -6,7 +6,7 @@ import functools
 import inspect
 import threading
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -30,6 +30,28 @@ def test_a_configuration_opens_a_cache_that_closing_flushes(tmp_path: Path) -> N
             model.get_image_features(**inputs)
         encoder.close()
         assert expected == (encoder.stats().hits, encoder.stats().misses)
+
+
+def test_a_cache_opened_by_configuration_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the model turns out to have nothing that could be cached."""
+    opened: list[Cache] = []
+
+    def spy(*args: Any, **kwargs: Any) -> Cache:  # noqa: ANN401 - passed on
+        opened.append(eccache.open_cache(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr("eccache.app.transformers.open_cache", spy)
+    config = eccache.CacheConfig(local_disk=str(tmp_path), max_local_disk_size=1.0)
+    model = made(models.clip)
+    cached_encoder(model, config).close()
+    with pytest.raises(eccache.ConfigError):
+        cached_encoder(model.vision_model, config)
+    assert 2 == len(opened)
+    for cache in opened:
+        with pytest.raises(eccache.ClosedError):
+            cache.get("anything")
 
 
 def test_without_arguments_files_and_environment_decide(
