@@ -76,14 +76,16 @@ layers: setup ## import-linter's contracts
 
 fast: setup ## unit, typing, golden, conformance and stateful tests, with branch coverage
 	@$(call say,fast tests)
-	@$(BIN)/pytest $(FAST) --cov --cov-report=term-missing $(ARGS)
+	@$(BIN)/pytest -n auto --dist loadfile $(FAST) --cov --cov-report=term-missing $(ARGS)
 
 check: lint types layers fast ## everything above, for every commit: under 2 minutes
 
 test: export HYPOTHESIS_PROFILE ?= ci
 test: lint types layers redis prometheus ## check, and the fault, integration and end-to-end tests
-	@$(call say,tests)
-	@$(BIN)/pytest --cov --cov-report=term-missing $(ARGS)
+	@$(call say,fast tests)
+	@$(BIN)/pytest -n auto --dist loadfile $(FAST) --cov --cov-report= $(ARGS)
+	@$(call say,fault, integration and end-to-end tests: one at a time, since they measure and share servers)
+	@$(BIN)/pytest $(addprefix tests/,$(SLOW)) --cov --cov-append --cov-report=term-missing $(ARGS)
 
 nightly: export HYPOTHESIS_PROFILE := nightly
 nightly: export ECCACHE_NIGHTLY := 1
