@@ -84,7 +84,7 @@ test: export HYPOTHESIS_PROFILE ?= ci
 test: lint types layers redis prometheus ## check, and the fault, integration and end-to-end tests
 	@$(call say,fast tests)
 	@$(BIN)/pytest -n auto --dist loadfile $(FAST) --cov --cov-report= $(ARGS)
-	@$(call say,fault, integration and end-to-end tests: one at a time, since they measure and share servers)
+	@$(call say,fault and integration and end-to-end tests: one at a time)
 	@$(BIN)/pytest $(addprefix tests/,$(SLOW)) --cov --cov-append --cov-report=term-missing $(ARGS)
 
 nightly: export HYPOTHESIS_PROFILE := nightly
