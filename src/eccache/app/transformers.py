@@ -33,11 +33,11 @@ def cached_encoder(
 ) -> CachedEncoder:
     """Let *model* take encoder outputs from the cache instead of computing them again.
 
-    ```python
-    with cached_encoder(model, eccache.CacheConfig(local_disk="/var/cache/ec")) as encoder:
-        model.generate(**inputs)
-        print(encoder.stats())
-    ```
+    Example::
+
+        with cached_encoder(model, eccache.CacheConfig(local_disk="/var/cache/ec")) as encoder:
+            model.generate(**inputs)
+            print(encoder.stats())
 
     Covers every call of `get_image_features`, `get_video_features` and `get_audio_features`, also those
     that the model's own `forward` and `generate` make, and the audio tower of models that have none of
