@@ -26,6 +26,9 @@ class ServerFacts:
         multimodal: whether the model takes media at all.
         encoder_decoder: whether its encoder feeds a decoder of its own, so that nothing can be shared.
         tower_adapters: whether adapters change the encoder per request.
+        unknown: what can't be told of the model, and why; empty: nothing.
+        replaces_weights: what lets weights be replaced unseen while the server runs; empty: nothing.
+        sleeps: whether the server may be put to sleep.
     """
 
     model: str
@@ -39,3 +42,6 @@ class ServerFacts:
     multimodal: bool = True
     encoder_decoder: bool = False
     tower_adapters: bool = False
+    unknown: str = ""
+    replaces_weights: str = ""
+    sleeps: bool = False

@@ -124,6 +124,29 @@ SETUPS = {
         "bypass the cache",
         "--enable-tower-connector-lora",
     ),
+    "weights that can't be told": SetUp(
+        lambda root: subject(root, server=server(unknown="the weights: they come from s3://x")),
+        "server",
+        ERROR,
+        "they come from s3://x",
+        "set epoch",
+    ),
+    "weights that a trainer replaces": SetUp(
+        lambda root: subject(
+            root, server=server(replaces_weights="--worker-extension-cls is trl.Worker")
+        ),
+        "server",
+        ERROR,
+        "trl.Worker",
+        "set fixed_weights",
+    ),
+    "a server that may sleep": SetUp(
+        lambda root: subject(root, server=server(sleeps=True)),
+        "server",
+        WARNING,
+        "after its first sleep",
+        "set fixed_weights",
+    ),
     "arguments that vLLM refuses": SetUp(
         lambda root: subject(
             root,
@@ -382,3 +405,11 @@ def test_every_objection_has_a_remedy() -> None:
     """A warning without a remedy can't be made."""
     with pytest.raises(ValueError, match="no remedy"):
         Finding("check", WARNING, "something", "because")
+
+
+def test_an_operators_word_stands_for_what_can_not_be_told(tmp_path: Path) -> None:
+    """With an epoch for the weights, and the word that they stay, there is nothing to find."""
+    facts = server(unknown="x", replaces_weights="y", sleeps=True)
+    given = subject(tmp_path, {"epoch": "spring", "fixed_weights": True}, server=facts)
+    found = [finding for finding in examine(given) if finding.check == "server"]
+    assert all(finding.severity is Severity.OK for finding in found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,35 @@ def test_what_vllm_does_not_accept_is_said_in_its_words(
     assert cause in refused.value.cause
 
 
+@pytest.mark.parametrize(
+    ("failure", "remedy"),
+    [
+        (ImportError("No module named 'vllm'"), "run this in the server's environment"),
+        (RuntimeError("operator torchvision::nms does not exist"), "mend this environment"),
+    ],
+)
+def test_a_vllm_that_cannot_be_imported_is_said(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, remedy: str
+) -> None:
+    """Missing, or broken by whatever it loads: the reason, and no traceback."""
+    name = "vllm.distributed.ec_transfer.ec_connector.base"
+
+    class Failing(MetaPathFinder):
+        """Fails the import of one module."""
+
+        def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+            """Fail it."""
+            if fullname == name:
+                raise failure
+
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Failing(), *sys.meta_path])
+    with pytest.raises(ConfigError) as refused:
+        inspect_server(["model"])
+    assert str(failure) in refused.value.cause
+    assert remedy in refused.value.remedy
+
+
 def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
     """The path is in the cause."""
     with pytest.raises(ConfigError, match="missing-model"):
@@ -97,3 +128,13 @@ def test_the_doctors_namespace_is_the_servers(
     expected: Namespace = wiring._common(vllm_config).namespace  # noqa: SLF001 - there is no other
     assert expected.fingerprint == (subject.namespace and subject.namespace.fingerprint)
     assert "autumn" == load_config().epoch
+
+
+def test_what_keeps_weights_from_being_known_is_seen(model_folder: Path) -> None:
+    """Weights from elsewhere, and an extension that may replace them."""
+    plain = inspect_server(arguments(model_folder))
+    assert ("", "", False) == (plain.unknown, plain.replaces_weights, plain.sleeps)
+    extension = ["--worker-extension-cls", "trl.Worker"]
+    found = inspect_server(arguments(model_folder, "--load-format", "tensorizer", *extension))
+    assert "tensorizer" in found.unknown
+    assert "trl.Worker" in found.replaces_weights

@@ -11,6 +11,7 @@ from typing import Any
 
 from eccache.adapters.vllm.fingerprint import model_identity
 from eccache.adapters.vllm.refusals import refuse_unusable
+from eccache.adapters.vllm.weights_watch import foreseen_replacement
 from eccache.domain.errors import ConfigError
 from eccache.ports.inspection import ServerFacts
 
@@ -34,6 +35,12 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
     except ImportError as missing:
         msg = f"vLLM can't be imported here: {missing}."
         raise ConfigError(msg, remedy="run this in the server's environment.") from missing
+    except Exception as broken:  # of whatever it loads, down to a library for another torch
+        msg = f"vLLM can't be imported here: {_first_line(broken)}."
+        raise ConfigError(
+            msg,
+            remedy="mend this environment, or run this in the server's: a server does not start here either.",
+        ) from broken
     config = _vllm_config(arguments)
     try:
         refuse_unusable(config, ECConnectorBase)
@@ -55,6 +62,9 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
         multimodal=multimodal is not None and not multimodal.language_model_only,
         encoder_decoder=bool(model.is_encoder_decoder),
         tower_adapters=lora is not None and bool(lora.enable_tower_connector_lora),
+        unknown=identity.unknown,
+        replaces_weights=foreseen_replacement(config),
+        sleeps=bool(model.enable_sleep_mode),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from eccache.app.config import CacheConfig
 from eccache.app.doctor.finding import Finding, error, ok, warning
 from eccache.app.doctor.subject import Subject
 from eccache.ports.inspection import ServerFacts
@@ -32,6 +33,7 @@ def check_server(subject: Subject) -> Iterator[Finding]:
             CHECK, "the cache refuses to start", server.refusal.cause, server.refusal.remedy
         )
     yield from _check_model(server)
+    yield from _check_weights(server, subject.config)
     yield from _check_role(server)
 
 
@@ -73,8 +75,35 @@ def _check_model(server: ServerFacts) -> Iterator[Finding]:
         yield warning(
             CHECK,
             "adapters change the encoder",
-            "requests with an adapter bypass the cache: the adapter's content is not part of an id.",
+            "an adapter is known by its content only if its files were there before the start and never "
+            "change; requests with any other bypass the cache.",
             "leave out --enable-tower-connector-lora if adapters only concern the language model.",
+        )
+
+
+def _check_weights(server: ServerFacts, config: CacheConfig | None) -> Iterator[Finding]:
+    """Report what keeps the server from knowing which weights its encoder has."""
+    epoch, fixed = ("", False) if config is None else (config.epoch, config.fixed_weights)
+    if server.unknown and not epoch:
+        yield error(
+            CHECK,
+            "nothing will be stored or served",
+            f"it can't be told {server.unknown}.",
+            "set epoch to a name of your own for this model, another one for each other model.",
+        )
+    if server.replaces_weights and not fixed:
+        yield error(
+            CHECK,
+            "nothing will be stored or served",
+            f"{server.replaces_weights}, by which weights can be replaced unseen.",
+            "leave it out; or set fixed_weights, if nothing ever replaces the weights.",
+        )
+    if server.sleeps and not fixed:
+        yield warning(
+            CHECK,
+            "after its first sleep the server stores and serves nothing",
+            "before it sleeps vLLM empties its encoder cache, as it does for other weights.",
+            "set fixed_weights, if nothing ever replaces the weights; else nothing.",
         )
 
 

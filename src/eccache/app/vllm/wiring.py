@@ -179,7 +179,7 @@ def worker(vllm_config: Any) -> WorkerParts:
         ),
         device.current_device,
         device.synchronization_allowed,
-        ResetWatch(lambda: torch.empty(0), beacon.close),
+        None if common.config.fixed_weights else ResetWatch(lambda: torch.empty(0), beacon.close),
     )
 
     def close() -> None:
