@@ -110,6 +110,7 @@ def test_the_wheel_says_what_it_is(built: Built) -> None:
     assert ["Apache-2.0"] == fields["License-Expression"]
     assert [">=3.11"] == fields["Requires-Python"]
     assert "Typing :: Typed" in fields["Classifier"]
+    assert ["text/markdown"] == fields["Description-Content-Type"]
 
 
 def test_no_requirement_of_the_core_has_an_upper_bound(built: Built) -> None:
@@ -127,11 +128,13 @@ def test_the_sdist_has_what_tests_docs_and_deployment_need(built: Built) -> None
         "pyproject.toml",
         "LICENSE",
         "CHANGELOG.md",
+        "README.md",
         "Makefile",
         "src/eccache/py.typed",
         "tests/conftest.py",
         "docs/index.md",
         "docs/conf.py",
+        "deploy/grafana/eccache.json",
     ):
         assert wanted in names
     assert [] == [name for name in names if "__pycache__" in name or name.startswith(".venv")]

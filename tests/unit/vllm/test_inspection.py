@@ -17,6 +17,8 @@ from eccache.app.doctor.gather import gather
 from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
 
+pytestmark = pytest.mark.timeout(240)  # the first test loads all of vLLM
+
 TRANSFER = {
     "ec_connector": "ECCacheConnector",
     "ec_connector_module_path": "eccache.app.vllm",
