@@ -251,3 +251,14 @@ def test_a_lease_that_is_dropped_closes_its_file() -> None:
     assert 1 == process.open_descriptors
     del lease
     assert 0 == process.open_descriptors
+
+
+def test_a_read_that_fails_is_a_fault() -> None:
+    """A lease says so, also when it copies."""
+    place = SimulatedPlace()
+    put(place.store(), REF)
+    lease = place.store(failing(place.process(), "read", number=errno.EIO)).get(REF)
+    assert lease is not None
+    with pytest.raises(StoreFault, match=r"read failed.*kernel's log"):
+        lease.read_into(memoryview(bytearray(10)))
+    lease.close()

@@ -32,6 +32,7 @@ from tests.unit.disk import (
     test_crash_points,
     test_hostility,
     test_injected_faults,
+    test_large_shards,
     test_quarantine,
     test_root,
     test_unfinished_files,
@@ -142,6 +143,23 @@ def without_stepping_over(patch: Patch) -> None:
     patch.setattr(eviction.Evictor, "_evict", evict)
 
 
+def without_second_thoughts(patch: Patch) -> None:
+    """Evict what was the oldest when it was seen."""
+
+    def evict(self: Any, candidate: Any) -> bool:  # noqa: ANN401
+        with contextlib.suppress(OSError):
+            self._files.unlink(candidate.path)
+            return True
+        return False
+
+    patch.setattr(eviction.Evictor, "_evict", evict)
+
+
+def without_haste(patch: Patch) -> None:
+    """Look at every shard, however large."""
+    patch.setattr(accounting, "QUICK_ENTRIES", 1 << 30)
+
+
 def without_file_sync(patch: Patch) -> None:
     """Hope that bytes are written."""
     patch.setattr(SimulatedProcess, "sync", nothing)
@@ -246,7 +264,7 @@ def crash(name: str, *arguments: object, **options: object) -> Callable[[Path], 
     """Return a test on a simulated disk."""
     modules = (
         *(test_crash_points, test_bounds, test_injected_faults),
-        *(test_quarantine, test_root, test_unfinished_files),
+        *(test_large_shards, test_quarantine, test_root, test_unfinished_files),
     )
     (test,) = [getattr(module, name) for module in modules if hasattr(module, name)]
     return lambda _: test(*arguments, **options)
@@ -292,6 +310,8 @@ MECHANISMS: list[tuple[Callable[[Patch], None], Callable[[Path], None]]] = [
     (without_horizon, crash("test_a_clock_that_is_set_keeps_eviction_sane", -1e8)),
     (without_horizon, crash("test_a_time_from_the_far_future_does_not_live_for_ever")),
     (without_stepping_over, crash("test_what_cannot_be_deleted_is_stepped_over")),
+    (without_second_thoughts, crash("test_an_entry_that_was_used_since_it_was_seen_stays")),
+    (without_haste, crash("test_a_put_into_a_large_shard_does_not_look_at_it")),
     (without_file_sync, crash("test_durability_power_keeps_what_was_stored", 0, fresh=True)),
     (without_directory_sync, crash("test_durability_power_keeps_what_was_stored", 0, fresh=True)),
     (without_anchors, crash("test_durability_power_keeps_what_was_stored", 0, fresh=True)),

@@ -1,10 +1,12 @@
 """Unfinished files: made under names of their own, collected when nobody writes them any more."""
 
+import errno
+
 import pytest
 
 from eccache.domain.errors import StoreFault
 from eccache.domain.outcomes import PutOutcome
-from eccache.testing.file_faults import featureless, intercepted
+from eccache.testing.file_faults import failing, featureless, intercepted
 from eccache.testing.frames import frame_bytes, frame_of, ref_of
 from eccache.testing.simulated_process import ProcessDied, SimulatedProcess
 from tests.unit.disk.places import LAYOUT, SimulatedPlace, put, read
@@ -123,3 +125,52 @@ def test_writers_of_one_entry_use_files_of_their_own() -> None:
     assert PutOutcome.STORED is put(store, REF, seed=2)
     assert {published, frame_bytes(frame_of(REF, 2))} == set(seen[1:])
     assert [] == place.unfinished()
+
+
+def test_a_file_system_without_locks_is_no_obstacle() -> None:
+    """Where locking itself fails, files are written all the same, and age decides."""
+    place = SimulatedPlace()
+    dead_writer(place)
+    files = failing(place.process(), "lock", number=errno.ENOLCK)
+    assert PutOutcome.STORED is put(place.store(files), REF)
+    assert 0 == place.parts(files).temporaries.collect()
+    place.clock.advance(3601)
+    assert 1 == place.parts(files).temporaries.collect()
+
+
+def test_a_name_that_is_taken_is_not_used() -> None:
+    """Should a random name exist, another one is drawn."""
+    place = SimulatedPlace()
+    put(place.store(), ref_of("something"))
+    process = place.process()
+    create, taken = process.create, ["a name"]
+
+    def create_or_refuse(path: str, mode: int) -> int:
+        if taken:
+            taken.pop()
+            raise FileExistsError(errno.EEXIST, "exists", path)
+        return create(path, mode)
+
+    process.create = create_or_refuse  # type: ignore[method-assign]
+    assert PutOutcome.STORED is put(place.store(process), REF)
+
+
+def test_what_cannot_be_collected_stays() -> None:
+    """A directory that somebody made there, and files that may not be deleted."""
+    place = SimulatedPlace()
+    dead_writer(place)
+    place.process().make_directory(f"{LAYOUT.temporary}/directory", 0o700)
+    place.clock.advance(3601)
+    refusing = failing(place.process(), "unlink", number=errno.EPERM)
+    assert 0 == place.parts(refusing).temporaries.collect()
+    assert 1 == place.parts().temporaries.collect()
+    assert ["directory"] == place.unfinished()
+    assert PutOutcome.STORED is put(place.store(), REF)
+
+
+def test_what_cannot_be_opened_is_left_to_its_age() -> None:
+    """Whether it has a writer can't be told."""
+    place = SimulatedPlace()
+    dead_writer(place)
+    parts = place.parts(failing(place.process(), "open", number=errno.EACCES))
+    assert 0 == parts.temporaries.collect()
