@@ -110,6 +110,24 @@ def test_a_file_that_became_shorter_is_an_error_not_a_signal(path: Path, descrip
     assert 0 == mappings_of(path)
 
 
+def test_a_large_file_is_read_ahead_as_a_whole(
+    path: Path, descriptor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cold entry comes in at the device's speed; where there is no such advice, it comes in all the same."""
+    advised: list[tuple[int, ...]] = []
+
+    def advise(*arguments: int) -> None:
+        advised.append(arguments)
+        raise OSError(errno.ENOSYS, "no advice")
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    mapped(descriptor)
+    assert [] == advised
+    os.truncate(path, 1 << 20)
+    assert CONTENT == bytes(mapped(descriptor, 1 << 20)[: len(CONTENT)])
+    assert [(descriptor, 0, 1 << 20, os.POSIX_FADV_WILLNEED)] == advised
+
+
 def test_what_cannot_be_mapped_is_an_error(tmp_path: Path) -> None:
     """A directory, for instance."""
     descriptor = FILES.open(str(tmp_path))

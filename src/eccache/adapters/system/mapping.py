@@ -7,6 +7,7 @@ ctypes, which releases the GIL.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -16,6 +17,7 @@ from typing import ClassVar, Final
 
 _LONGEST: Final = 1 << 46
 _FAILED: Final = ctypes.c_void_p(-1).value
+_AHEAD_NBYTES: Final = 1 << 20
 _POPULATE_READ: Final = 22
 """MADV_POPULATE_READ, Linux 5.14: brings every page in, and reports an error where a plain access would
 raise SIGBUS."""
@@ -58,6 +60,10 @@ def map_private(descriptor: int, nbytes: int) -> memoryview | None:
     """
     if sys.platform != "linux":
         return None
+    if nbytes >= _AHEAD_NBYTES:
+        # All of it at once, however short the device's own read-ahead is. Free where it is cached.
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(descriptor, 0, nbytes, os.POSIX_FADV_WILLNEED)
     protection = mmap.PROT_READ | mmap.PROT_WRITE
     address = _libc.mmap(None, nbytes, protection, mmap.MAP_PRIVATE, descriptor, 0)
     if address == _FAILED:
