@@ -113,7 +113,7 @@ def test_a_file_that_became_shorter_is_an_error_not_a_signal(path: Path, descrip
 def test_a_large_file_is_read_ahead_as_a_whole(
     path: Path, descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cold entry comes in at the device's speed; where there is no such advice, it comes in all the same."""
+    """A cold entry comes in at the device's speed; without such advice it comes in all the same."""
     advised: list[tuple[int, ...]] = []
 
     def advise(*arguments: int) -> None:
