@@ -7,6 +7,7 @@ again later.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -68,6 +69,7 @@ class RemoteTier:
         def opened() -> None:
             guarded(self._telemetry, f"{self.name}.open", self._open_unless_closed, otherwise=None)
 
+        atexit.register(self._wait_for_opening)
         threading.Thread(target=opened, name=f"eccache-{self.name}-open", daemon=True).start()
 
     def fetch(self, ref: EntryRef, *, deadline: float | None = None) -> memoryview | None:
@@ -111,6 +113,8 @@ class RemoteTier:
     def close(self) -> None:
         """Close the store within the time limit. Idempotent."""
         self._closed = True
+        self._wait_for_opening()
+        atexit.unregister(self._wait_for_opening)
         store, self._store = self._store, None
         if store is not None:
             guarded(
@@ -154,6 +158,11 @@ class RemoteTier:
 
     def _count(self, outcome: LookupOutcome) -> None:
         self._telemetry.count(f"{self.name}_{outcome.value}")
+
+    def _wait_for_opening(self) -> None:
+        """Wait, within the time limit: an interpreter that ends under native code aborts its process."""
+        if self._opening.acquire(timeout=self._timeout_seconds):
+            self._opening.release()
 
     def _open_unless_closed(self) -> None:
         try:

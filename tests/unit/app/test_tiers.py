@@ -344,10 +344,32 @@ def test_a_tier_closed_while_it_is_opened_is_closed_without_a_word(
         may_open.wait()
         return Closing(shared())
 
-    host = Host(slow)
+    host = Host(slow, timeout_seconds=0.01)
     host.remote.open_in_background()
     opening.wait()
     host.cache.close()
     may_open.set()
     closed.wait()
     assert "absorbed" not in caplog.text
+
+
+def test_closing_waits_for_a_tier_that_is_being_opened() -> None:
+    """Within its time limit: what is opened is closed again before the process may end."""
+    opening, closed = threading.Event(), threading.Event()
+
+    class Closing(Unclosed):
+        def close(self) -> None:
+            """Tell."""
+            closed.set()
+
+    def slow() -> EntryStore:
+        opening.set()
+        while not host.remote._closed:  # noqa: SLF001 - open until it is being closed
+            pass
+        return Closing(shared())
+
+    host = Host(slow)
+    host.remote.open_in_background()
+    opening.wait()
+    host.cache.close()
+    assert closed.is_set()
