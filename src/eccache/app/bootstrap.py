@@ -161,8 +161,8 @@ def open_store(
 ) -> EntryStore:
     """Open the store that *config* names: a directory on disk, else one in the host's memory.
 
-    Behind it stands LMCache as a remote tier where *config* has keys that name a place for it. It is
-    opened in the background, and what fails there is a warning and misses.
+    Behind it stands LMCache as a remote tier where *config* has keys that name a place for it. What
+    fails there is a warning and misses; if it takes long to open, it is opened in the background.
 
     Raises:
         ConfigError: the local place can't be used.
@@ -174,6 +174,8 @@ def open_store(
     if tier is None:
         return local
     tier.open_in_background()
+    # A server that is healthy before its remote tier is would not be warm at its first request.
+    tier.wait_until_tried(config.tier_open_timeout_seconds)
     return TieredStore(
         local,
         [tier],

@@ -55,6 +55,7 @@ class RemoteTier:
         self._breaker = CircuitBreaker(clock)
         self._calls = BoundedCalls(f"eccache-{name}")
         self._opening = threading.Lock()
+        self._tried = threading.Event()
         self._store: EntryStore | None = None
         self._closed = False
 
@@ -68,9 +69,14 @@ class RemoteTier:
 
         def opened() -> None:
             guarded(self._telemetry, f"{self.name}.open", self._open_unless_closed, otherwise=None)
+            self._tried.set()
 
         atexit.register(self._wait_for_opening)
         threading.Thread(target=opened, name=f"eccache-{self.name}-open", daemon=True).start()
+
+    def wait_until_tried(self, timeout_seconds: float) -> bool:
+        """Wait for `open_in_background`; True once it has opened the store, or failed to."""
+        return self._tried.wait(timeout_seconds)
 
     def fetch(self, ref: EntryRef, *, deadline: float | None = None) -> memoryview | None:
         """Return the whole, verified frame of *ref*, or None.

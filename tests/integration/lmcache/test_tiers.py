@@ -34,10 +34,7 @@ def opened(root: Path, redis: RedisServer, timeout_seconds: float = 10.0) -> Cac
         },
         environ={},
     )
-    cache = eccache.open_cache(config, model="test/model", encoder_dtype="bfloat16")
-    tier = tier_of(cache)
-    wait_for(lambda: tier._store is not None)  # noqa: SLF001 - opened in the background
-    return cache
+    return eccache.open_cache(config, model="test/model", encoder_dtype="bfloat16")
 
 
 def store_of(cache: Cache) -> TieredStore:

@@ -15,7 +15,6 @@ from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.domain.entry_ref import EntryRef
-from eccache.domain.frame import SealedFrame
 from eccache.domain.outcomes import RemoveReason
 from eccache.ports.storage import EntryStore, ReadLease
 from tests.unit.app.clock import ManualClock
@@ -295,21 +294,15 @@ def test_a_tier_that_is_being_opened_is_a_miss_and_no_fault() -> None:
     host = Host(slow)
     host.remote.open_in_background()
     opening.wait()
+    assert not host.remote.wait_until_tried(0.0)
     for _ in range(2 * FAILURES_TO_OPEN):
         assert host.remote.fetch(host.cache.ref("h")) is None
     assert {"remote_misses": 2 * FAILURES_TO_OPEN} == host.telemetry.totals()
     may_open.set()
+    assert host.remote.wait_until_tried(LONG)
     host.put()
-    while not host.remote.contains(host.cache.ref("h")):
-        host.remote.put(host.cache.ref("h"), whole_frame(host))
+    assert host.remote.contains(host.cache.ref("h"))
     host.cache.close()
-
-
-def whole_frame(host: Host) -> SealedFrame:
-    """The entry of "h" as the local store has it."""
-    lease = host.local.get(host.cache.ref("h"))
-    assert lease is not None
-    return SealedFrame(lease.view())
 
 
 def test_a_tier_that_can_not_be_opened_in_advance_is_reported(
@@ -322,8 +315,8 @@ def test_a_tier_that_can_not_be_opened_in_advance_is_reported(
 
     host = Host(broken)
     host.remote.open_in_background()
-    while "remote.open.fault.absorbed" not in caplog.text:
-        pass
+    assert host.remote.wait_until_tried(LONG)
+    assert "remote.open.fault.absorbed" in caplog.text
     assert host.cache.get("h") is None
     host.cache.close()
 

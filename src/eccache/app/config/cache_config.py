@@ -134,6 +134,10 @@ class CacheConfig:
         default=False,
     )
 
+    tier_open_timeout_seconds: float = seconds(
+        "Time that a start waits for a remote tier to open; afterwards it opens in the background.",
+        default=60.0,
+    )
     lmcache_pool_size: float = size(
         "Host memory for bytes on their way to and from LMCache, in each process, touched at once.",
         default=0.5,
