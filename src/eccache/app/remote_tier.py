@@ -35,7 +35,8 @@ class RemoteTier:
         open_store: makes the store; called at first use, again after a failure, and never twice at once.
         timeout_seconds: for each call.
         clock: for deadlines and pauses.
-        telemetry: counts `<name>_hits`, `_misses`, `_errors`, `_timeouts`, `_corrupt`, `_stored`.
+        telemetry: counts `<name>_hits`, `_misses`, `_errors`, `_timeouts`, `_corrupt`, `_stored`;
+            and `_skipped`, calls not made since the tier is being opened or its breaker is open.
     """
 
     def __init__(
@@ -85,7 +86,12 @@ class RemoteTier:
             ref: what to fetch.
             deadline: monotonic seconds; the tier's own limit holds too.
         """
-        frame = self._ask(lambda store: _read(store, ref), None, deadline)
+        answers: list[memoryview | None] = self._ask(
+            lambda store: [_read(store, ref)], [], deadline
+        )
+        if not answers:
+            return None  # not asked, or no answer: counted as what it is, and not as a miss
+        (frame,) = answers
         if frame is None:
             self._count(LookupOutcome.MISS)
             return None
@@ -135,6 +141,7 @@ class RemoteTier:
         self, question: Callable[[EntryStore], R], otherwise: R, deadline: float | None = None
     ) -> R:
         if self._closed or self._is_being_opened() or not self._breaker.admits():
+            self._telemetry.count(f"{self.name}_skipped")
             return otherwise
         limit = self._timeout_seconds
         if deadline is not None:

@@ -15,6 +15,7 @@ from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.domain.entry_ref import EntryRef
+from eccache.domain.errors import StoreFault
 from eccache.domain.outcomes import RemoveReason
 from eccache.ports.storage import EntryStore, ReadLease
 from tests.unit.app.clock import ManualClock
@@ -297,7 +298,7 @@ def test_a_tier_that_is_being_opened_is_a_miss_and_no_fault() -> None:
     assert not host.remote.wait_until_tried(0.0)
     for _ in range(2 * FAILURES_TO_OPEN):
         assert host.remote.fetch(host.cache.ref("h")) is None
-    assert {"remote_misses": 2 * FAILURES_TO_OPEN} == host.telemetry.totals()
+    assert {"remote_skipped": 2 * FAILURES_TO_OPEN} == host.telemetry.totals()
     may_open.set()
     assert host.remote.wait_until_tried(LONG)
     host.put()
@@ -366,3 +367,18 @@ def test_closing_waits_for_a_tier_that_is_being_opened() -> None:
     opening.wait()
     host.cache.close()
     assert closed.is_set()
+
+
+def test_an_error_is_no_miss() -> None:
+    """A dead tier shows as errors, and then as calls that were not made; misses are answers."""
+
+    class Dead(WrappedStore):
+        def get(self, ref: EntryRef, *, deadline: float | None = None) -> ReadLease | None:
+            """Fail."""
+            raise StoreFault("dead")
+
+    host = Host(lambda: Dead(shared()))
+    for _ in range(FAILURES_TO_OPEN + 2):
+        assert host.remote.fetch(host.cache.ref("h")) is None
+    assert {"remote_errors": FAILURES_TO_OPEN, "remote_skipped": 2} == host.telemetry.totals()
+    host.cache.close()
