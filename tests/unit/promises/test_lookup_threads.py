@@ -312,7 +312,7 @@ def test_a_system_without_threads_refuses_look_ups(
 
     running = make()
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert not running.threads.start(running.job())
+    assert running.threads.start(running.job()) is False
     assert 1 == len(running.telemetry.named("lookup.thread.refused"))
     budget = running.gates.budget
     budget.reserve(4096)

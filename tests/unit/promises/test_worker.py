@@ -10,6 +10,7 @@ from eccache.app.lookup import EntryLookup
 from eccache.app.promised_copy import PromisedCopy
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.worker import CacheWorker
+from eccache.domain.entry_format import header_block
 from eccache.domain.errors import ClosedError
 from eccache.domain.frame import FreshFrame
 from eccache.domain.tensor_spec import TensorSpec
@@ -96,6 +97,18 @@ def test_a_tensor_outlives_the_copy_and_may_be_written(working: Working) -> None
     assert torch.equal(TENSOR, other)
 
 
+def test_a_copy_is_not_hashed_again(working: Working) -> None:
+    """It was verified after it was sealed; every rank would pay for a second pass over the bytes."""
+    ref, spec = ref_of("a"), TensorSpec("float32", (6, 4))
+    undigested = bytes(header_block(ref, spec, {})) + TENSOR.numpy().tobytes()
+    copy = working.copies.create(len(undigested))
+    copy.write(memoryview(undigested), 0)
+    copy.seal()
+    tensors = working.worker.load([PromisedLoad("a", 1, copy.pid, copy.fd, copy.nbytes)], "cpu")
+    assert torch.equal(TENSOR, tensors["a"])
+    copy.close()
+
+
 def test_every_load_is_acknowledged_once(working: Working) -> None:
     """The report after a load carries its id, the next one does not."""
     copy = working.promised()
@@ -129,7 +142,7 @@ def test_the_time_of_a_step_s_loads_is_observed(
 
 
 def test_a_copy_that_can_not_be_reached_is_left_out_counted_and_acknowledged(
-    working: Working,
+    working: Working, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing raises; the others of the step are loaded."""
     gone, copy = working.promised(), working.promised()
@@ -141,6 +154,7 @@ def test_a_copy_that_can_not_be_reached_is_left_out_counted_and_acknowledged(
     assert {1: 1, 2: 1} == report.acks
     assert 1 == report.counters["broken_promises"]
     assert 1 == report.counters["faults:load"]
+    assert "worker.promise.broken mm_hash='gone'" in caplog.messages
     copy.close()
 
 
