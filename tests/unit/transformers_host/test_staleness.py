@@ -283,15 +283,20 @@ def test_two_methods_of_one_module_are_two_encoders(
     """An entry of one method is never served by another one, however alike their arguments are."""
     tower = made(models.clip).vision_model
 
-    def doubled(self: Any, pixel_values: torch.Tensor, **kwargs: object) -> Any:  # noqa: ANN401
+    def doubled(  # arguments and defaults as in forward
+        self: Any,  # noqa: ANN401
+        pixel_values: torch.Tensor,
+        interpolate_pos_encoding: bool | None = False,  # noqa: FBT001, FBT002
+        **kwargs: object,
+    ) -> Any:  # noqa: ANN401
         output = self(pixel_values)
         output.pooler_output = output.pooler_output * 2
         return output
 
     monkeypatch.setattr(type(tower), "get_image_features", doubled, raising=False)
     inputs = pixels(2)
-    with cached_encoder(tower, cache, towers=[""], per_item=False):
+    with cached_encoder(tower, cache, towers=[""]):
         stock = tower(**inputs).pooler_output
     cache.flush()
-    with cached_encoder(tower, cache, per_item=False, every_field=True):
+    with cached_encoder(tower, cache):
         assert torch.equal(stock * 2, tower.get_image_features(**inputs).pooler_output)
