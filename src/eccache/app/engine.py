@@ -297,7 +297,7 @@ class ECCacheEngine(Generic[T]):
 
     def _store(self, ref: EntryRef, staged: Staged) -> PutOutcome:
         created = str(int(self._parts.clock.unix()))
-        frame = FreshFrame(ref, staged.spec, staged.payload(), {"created": created})
+        frame = FreshFrame(ref, staged.spec, staged.pieces, {"created": created})
         outcome = self._parts.store.put(ref, _WatchedFrame(frame, staged))
         if outcome is PutOutcome.STORED:
             self._parts.telemetry.count("bytes_written", frame.nbytes)

@@ -7,7 +7,7 @@ writes each piece at its offset and knows nothing of digests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 import xxhash
@@ -53,8 +53,9 @@ class FreshFrame:
     Args:
         ref: name and identity.
         spec: element type and shape.
-        payload: the tensor's bytes, row-major, 1-D bytes of length `spec.nbytes`. They must not change
-            until the pieces have been consumed.
+        payload: the tensor's bytes, row-major, 1-D bytes of length `spec.nbytes`; or a function that yields
+            them in order, each piece valid until the next. They must not change until they have been
+            consumed.
         fields: optional header fields.
 
     Raises:
@@ -62,30 +63,49 @@ class FreshFrame:
     """
 
     def __init__(
-        self, ref: EntryRef, spec: TensorSpec, payload: memoryview, fields: Mapping[str, str]
+        self,
+        ref: EntryRef,
+        spec: TensorSpec,
+        payload: memoryview | Callable[[], Iterable[memoryview]],
+        fields: Mapping[str, str],
     ) -> None:
-        if payload.nbytes != spec.nbytes:
-            msg = f"a payload of {payload.nbytes} bytes for a tensor of {spec.nbytes}"
-            raise ValueError(msg)
         self.spec = spec
         self._block = header_block(ref, spec, fields)
-        self._payload = payload
+        if isinstance(payload, memoryview):
+            self._require(payload.nbytes)
+            whole = (payload,)
+            self._parts: Callable[[], Iterable[memoryview]] = lambda: whole
+        else:
+            self._parts = payload
 
     @property
     def nbytes(self) -> int:
         """Length of the whole frame in bytes."""
-        return len(self._block) + self._payload.nbytes
+        return len(self._block) + self.spec.nbytes
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield the payload in pieces of 2 MiB, then the header block with the digest of what was yielded."""
+        """Yield the payload in pieces of at most 2 MiB, then the header block with the digest of them all.
+
+        Raises:
+            ValueError: a function that should have yielded the payload yielded fewer or more bytes.
+        """
         block = bytearray(self._block)
         digest = xxhash.xxh3_128(block)
-        for start in range(0, self._payload.nbytes, PIECE_NBYTES):
-            piece = self._payload[start : start + PIECE_NBYTES]
-            digest.update(piece)
-            yield len(block) + start, piece
+        offset = len(block)
+        for part in self._parts():
+            for start in range(0, part.nbytes, PIECE_NBYTES):
+                piece = part[start : start + PIECE_NBYTES]
+                digest.update(piece)
+                yield offset, piece
+                offset += piece.nbytes
+        self._require(offset - len(block))
         seal(block, digest.hexdigest())
         yield 0, memoryview(block)
+
+    def _require(self, payload_nbytes: int) -> None:
+        if payload_nbytes != self.spec.nbytes:
+            msg = f"a payload of {payload_nbytes} bytes for a tensor of {self.spec.nbytes}"
+            raise ValueError(msg)
 
 
 class SealedFrame:

@@ -5,6 +5,7 @@ The engine only moves values of type `T` between calls of this port; it never lo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from eccache.domain.tensor_spec import TensorSpec
@@ -22,11 +23,14 @@ class Staged(Protocol):
         """Element type and shape."""
         ...
 
-    def payload(self) -> memoryview:
-        """Wait for the bytes (a copy from a device may still be under way) and return them.
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield the bytes in order, each piece when it is there: a copy from a device may be under way.
 
-        Returns:
-            1-D bytes, row-major, little-endian, of length `spec.nbytes`; valid until `release`.
+        May be called again, until `release`.
+
+        Yields:
+            1-D bytes, together row-major, little-endian, of length `spec.nbytes`. Each piece is valid until
+            the next one is asked for, or the iterator closed.
         """
         ...
 

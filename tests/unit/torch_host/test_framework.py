@@ -15,6 +15,7 @@ from eccache.adapters.torch import TorchFramework, host_memory
 from eccache.adapters.torch.memory import bytes_of
 from eccache.domain.dtypes import DTYPES
 from eccache.domain.tensor_spec import TensorSpec
+from eccache.testing.host_conformance import joined
 
 GENEROUS = 1 << 30
 SHAPES = [(), (0, 3), (4, 0), (5, 7), (1, 2, 3, 1, 2, 1, 1, 2)]
@@ -46,7 +47,7 @@ def through(
     """What comes out when *tensor* goes in."""
     staged = host.stage(tensor, allocator, borrow=borrow)
     assert staged is not None
-    payload = memoryview(bytearray(staged.payload()))
+    payload = memoryview(bytearray(joined(staged)))
     staged.release()
     return host.build(staged.spec, payload, "cpu")
 
@@ -121,7 +122,7 @@ def test_a_copied_put_does_not_see_later_changes(
     assert staged is not None
     tensor.zero_()
     assert staged.unchanged()
-    assert bytes(bytes_of(torch.ones(8))) == bytes(staged.payload())
+    assert bytes(bytes_of(torch.ones(8))) == joined(staged)
 
 
 def test_a_borrowed_tensor_is_not_copied_and_a_change_is_seen(
@@ -133,7 +134,7 @@ def test_a_borrowed_tensor_is_not_copied_and_a_change_is_seen(
     assert staged is not None
     assert staged.unchanged()
     tensor.zero_()
-    assert bytes(bytes_of(torch.zeros(8))) == bytes(staged.payload())
+    assert bytes(bytes_of(torch.zeros(8))) == joined(staged)
     assert not staged.unchanged()
 
 
@@ -147,7 +148,7 @@ def test_a_view_under_inference_mode_is_borrowed_and_charged_with_its_whole_stor
         staged = host.stage(one, allocator, borrow=True)
     assert staged is not None
     assert 4000 == allocator.in_flight_nbytes
-    assert 1600 == staged.payload().nbytes
+    assert 1600 == len(joined(staged))
     assert staged.unchanged()
     staged.release()
     assert 0 == allocator.in_flight_nbytes

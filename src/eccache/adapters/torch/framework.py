@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
+from eccache.adapters.torch.cuda import device_of
 from eccache.adapters.torch.memory import tensor_over
 from eccache.adapters.torch.staging import (
     BorrowedTensor,
+    DeviceTensor,
+    flat,
     stage_copy,
-    stage_from_cuda,
     storage_nbytes,
 )
+from eccache.adapters.torch.transfer import Device
 from eccache.domain.dtypes import DTYPES
 from eccache.domain.tensor_spec import MAX_RANK, TensorSpec
 from eccache.ports.allocator import HostAllocator
@@ -18,7 +23,16 @@ from eccache.ports.host_framework import Staged
 
 
 class TorchFramework:
-    """Implements `ports.host_framework.HostFramework[torch.Tensor]`. Any thread may call it."""
+    """Implements `ports.host_framework.HostFramework[torch.Tensor]`. Any thread may call it.
+
+    Args:
+        make_device: makes what copies to and from a device without waiting for it; None for a device where
+            nothing does.
+    """
+
+    def __init__(self, make_device: Callable[[torch.device], Device | None] = device_of) -> None:
+        self._make_device = make_device
+        self._devices: dict[torch.device, Device | None] = {}
 
     def spec(self, tensor: torch.Tensor) -> TensorSpec:
         """Return element type and shape of *tensor*.
@@ -56,13 +70,15 @@ class TorchFramework:
     ) -> Staged | None:
         """Start moving *tensor*'s bytes to the host; None when the allocator has no room now.
 
-        On CUDA this is one event and a queued copy on a side stream; nothing waits for the device.
+        On CUDA this records an event, and queues a copy on the device where the caller may change the
+        tensor; the bytes come to the host when they are asked for. Nothing waits for the device.
         """
         spec = self.spec(tensor)
         with torch.inference_mode():
             plain = tensor.detach().resolve_conj().resolve_neg()
-            if plain.is_cuda:
-                return stage_from_cuda(plain, spec, allocator, borrow=borrow)
+            device = self._device(plain.device)
+            if device is not None:
+                return _stage_on_device(tensor, plain, spec, allocator, device, borrow=borrow)
             if plain.device.type != "cpu":
                 plain = plain.cpu()
                 borrow = True  # our own copy: nobody else can change it
@@ -72,6 +88,44 @@ class TorchFramework:
             return stage_copy(plain, spec, allocator)
 
     def build(self, spec: TensorSpec, payload: memoryview, device: str) -> torch.Tensor:
-        """Return the tensor of *spec* over *payload*: an alias of it on the CPU, else a copy on *device*."""
-        tensor = tensor_over(payload, spec)
-        return tensor if device == "cpu" else tensor.to(device)
+        """Return the tensor of *spec* over *payload*: an alias of it on the CPU, else a copy on *device*.
+
+        On CUDA the tensor is ready for whatever is queued from now on in the calling thread's current
+        stream.
+        """
+        if device == "cpu":
+            return tensor_over(payload, spec)
+        target = torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
+        copies = self._device(target.device)
+        if copies is None or not spec.nbytes:
+            return target.copy_(tensor_over(payload, spec))
+        with copies.ring() as ring:
+            ring.upload(torch.frombuffer(payload, dtype=torch.uint8), flat(target))
+        return target
+
+    def _device(self, place: torch.device) -> Device | None:
+        """Return what copies to and from *place*; should two threads make it at once, both are good."""
+        try:
+            return self._devices[place]
+        except KeyError:
+            device = self._devices[place] = self._make_device(place)
+            return device
+
+
+def _stage_on_device(
+    tensor: torch.Tensor,
+    plain: torch.Tensor,
+    spec: TensorSpec,
+    allocator: HostAllocator,
+    device: Device,
+    *,
+    borrow: bool,
+) -> DeviceTensor | None:
+    borrow = borrow and plain.is_contiguous()
+    nbytes = storage_nbytes(plain) if borrow else spec.nbytes
+    budget = allocator.acquire(nbytes, memory=False)
+    if budget is None:
+        return None
+    if not borrow:  # on the device, where it takes no time, and in order with the caller's work
+        tensor = plain = plain.clone(memory_format=torch.contiguous_format)
+    return DeviceTensor(tensor, plain, spec, budget, device.here(), device)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from typing import ClassVar
 
 import torch
 
 from eccache.domain.tensor_spec import TensorSpec
+
+
+class _Memory(ctypes.Array[ctypes.c_ubyte]):
+    """Memory that belongs to a tensor. One type for every length, since ctypes would make one for each."""
+
+    _type_: ClassVar = ctypes.c_ubyte
+    _length_: ClassVar = 1 << 46
+
+    owner: torch.Tensor
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
@@ -17,9 +27,9 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     nbytes = tensor.numel() * tensor.element_size()
     if nbytes == 0:
         return memoryview(bytearray())
-    memory = (ctypes.c_ubyte * nbytes).from_address(tensor.data_ptr())
-    memory.owner = tensor  # type: ignore[attr-defined]
-    return memoryview(memory).cast("B")
+    memory = _Memory.from_address(tensor.data_ptr())
+    memory.owner = tensor
+    return memoryview(memory).cast("B")[:nbytes]
 
 
 def tensor_over(payload: memoryview, spec: TensorSpec) -> torch.Tensor:
@@ -36,10 +46,9 @@ def tensor_over(payload: memoryview, spec: TensorSpec) -> torch.Tensor:
 
 
 def host_memory(nbytes: int) -> memoryview:
-    """Return *nbytes* of host memory, pinned where there is a CUDA device.
+    """Return *nbytes* of memory that nothing has been written to, so that it costs nothing before it is used.
 
     Raises:
         RuntimeError: there is no memory.
     """
-    tensor = torch.empty(nbytes, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
-    return bytes_of(tensor)
+    return bytes_of(torch.empty(nbytes, dtype=torch.uint8))
