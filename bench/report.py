@@ -41,7 +41,8 @@ def print_row(row: Row) -> None:
     """Print a row as soon as it is there; the whole table comes at the end."""
     operation, size, target, measured, peer, theirs, ratio, verdict = cells(row)
     against = f"{peer} {theirs} ({ratio} x)" if peer else ""
-    print(f"  {operation} {size}: {measured} {against} {target} {verdict}".rstrip(), flush=True)
+    line = f"  {operation} {size}: {measured} {against} {target} {verdict} {row.note}"
+    print(" ".join(line.split(" ")).rstrip(), flush=True)
 
 
 def print_table(rows: Sequence[Row]) -> None:

@@ -42,6 +42,10 @@ SUITES: Final = {
             for name in ("entry_sizes", "processes", "entries")
         },
     ),
+    "replay": Suite(
+        "Traces of mixed media through the engine, and through policies of eviction.",
+        {"engine": "bench.replay.engine", "policy": "bench.replay.policy"},
+    ),
     "store": Suite(
         "The order of eviction beside exact LRU, and a store of a million entries.",
         {"recency": "bench.store.recency", "million": "bench.store.scale"},
