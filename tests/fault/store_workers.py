@@ -30,6 +30,8 @@ from eccache.testing.telemetry import RecordingTelemetry
 WIDTH_NBYTES = 1024
 MAX_ENTRY_NBYTES = (1 << 20) + 4096
 _CONTENT = random.Random(0).randbytes(2 << 20)
+_PADDING = " " * 800
+"""Makes a pipe of a page hold a few reports only, so that a writer is not far ahead of what is heard."""
 
 
 @attrs.frozen
@@ -130,7 +132,7 @@ def report_failure(work: Callable[[], None], reports: Connection) -> None:
     try:
         work()
     except BaseException as failure:  # noqa: BLE001 - reported by the test's own process
-        reports.send(("failed", f"{type(failure).__name__}: {failure}"))
+        reports.send(("failed", f"{type(failure).__name__}: {failure}", ""))
 
 
 def write_for_ever(place: Place, seed: int, reports: Connection) -> None:
@@ -144,9 +146,9 @@ def write_for_ever(place: Place, seed: int, reports: Connection) -> None:
         while True:
             turn += 1
             name = f"{seed}/{turn}"
-            reports.send(("begun", name))
+            reports.send(("begun", name, _PADDING))
             assert store.put(ref_of(name), frame_of(name)) is PutOutcome.STORED
-            reports.send(("stored", name))
+            reports.send(("stored", name, _PADDING))
             known.append(name)
             assert read(store, rng.choice(known)) or place.capacity_nbytes < 1 << 32
             shared = f"shared {rng.randrange(5)}"
@@ -180,6 +182,6 @@ def do_everything(place: Place, seed: int, turns: int, reports: Connection) -> N
             if turn % 20 == seed + 10:
                 report = maintenance.verify(Subset(1, 4), repair=True, progress=lambda *_: None)
                 assert () == report.problems, report.problems
-        reports.send(("hits", hits))
+        reports.send(("hits", hits, ""))
 
     report_failure(work, reports)
