@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from eccache.domain.namespace import Namespace
 from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.testing.file_faults import failing, intercepted
 from eccache.testing.frames import ref_of
@@ -129,6 +130,19 @@ def test_the_least_recently_used_go_first() -> None:
     fill(place, 3, first=10)
     left = {n for n in range(13) if place.store().contains(ref_of(f"input {n}"))}
     assert {0, 2, 4, 6, 7, 8, 9, 10, 11, 12} == left
+
+
+def test_one_cap_for_all_namespaces() -> None:
+    """What nobody uses any more, after an upgrade for instance, gives way to what is."""
+    place = SimulatedPlace(policy=policy_of(10 * ENTRY_NBYTES))
+    fill(place, 10)
+    upgraded = Namespace.from_ingredients({"revision": "next"})
+    store = place.store()
+    for number in range(6):
+        put(store, ref_of(f"input {number}", namespace=upgraded))
+        assert place.nbytes_in() == charted(place) == 10 * ENTRY_NBYTES
+    left = {n for n in range(10) if store.contains(ref_of(f"input {n}"))}
+    assert {6, 7, 8, 9} == left
 
 
 def test_reading_touches_now_and_then() -> None:
