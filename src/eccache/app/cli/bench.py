@@ -20,6 +20,7 @@ NEEDED: Final = {"vllm": "vllm", "openai": "demo", "matplotlib": "bench"}
 NEEDED_FOR_OWN_MEDIA: Final = {"cv2": "demo", "skimage": "demo"}
 SMALL_MODEL_ROOM: Final = (
     *("--max-model-len", "16384"),
+    *("--max-num-batched-tokens", "8192"),  # which bounds the size of an encoder output, too
     *("--kv-cache-memory-bytes", str(256 << 20)),
 )
 """For a video of 128 frames."""
