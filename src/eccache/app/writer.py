@@ -85,8 +85,7 @@ class BackgroundWriter:
             try:
                 job = self._jobs.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                if not self.pending:
-                    self._on_idle()
+                self._on_idle()
                 continue
             if job is None:
                 return

@@ -1,5 +1,7 @@
 """vLLM's real scheduler with a stand-in for its model runner: an engine without a model."""
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import Mock, patch
@@ -15,7 +17,9 @@ from vllm.v1.request import Request, RequestStatus
 from tests.unit.vllm.runners import FirstRunner
 
 BLOCK_TOKENS = 16
-STEPS_LIMIT = 2_000
+RUN_SECONDS = 30.0
+IDLE_SECONDS = 0.001
+"""What vLLM's loop waits in a step without tokens, so that other threads come to their turn."""
 
 
 class HungError(AssertionError):
@@ -69,6 +73,8 @@ class Engine:
         init_none_hash(sha256)
         self.block_hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
         self.runners = runners
+        for runner in runners:
+            runner.whole_features = lambda name: list(self.scheduler.requests[name].mm_features)
         self.requests: list[Request] = []
         self.deferred_steps = 0
         self._on_step = on_step
@@ -99,12 +105,16 @@ class Engine:
 
     def run(self) -> None:
         """Step until every request has come to an end."""
-        for _ in range(STEPS_LIMIT):
+        give_up_at = time.monotonic() + RUN_SECONDS
+        while time.monotonic() < give_up_at:
+            deferred_steps = self.deferred_steps
             if not self.scheduler.has_unfinished_requests():
                 self.step()  # tells the runners what finished
                 return
             self.step()
-        raise HungError(f"{len(self.scheduler.requests)} requests after {STEPS_LIMIT} steps")
+            if self.deferred_steps > deferred_steps:
+                threading.Event().wait(IDLE_SECONDS)
+        raise HungError(f"{len(self.scheduler.requests)} requests after {RUN_SECONDS:g} s")
 
     def serve(self, *requests: Request) -> None:
         """Let requests arrive together, and run until they have come to an end."""

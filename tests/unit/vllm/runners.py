@@ -1,7 +1,9 @@
 """Stand-ins for vLLM's two model runners: the same calls on the connector in the same order.
 
 What they leave out is the model. An encoder output is a tensor that its id determines, so a gather can
-tell whether it got what the encoder would have made. The order of calls is that of vLLM 0.32:
+tell whether it got what the encoder would have made. And they keep an input's data where vLLM drops it
+because the prefix cache covers the input: its first runner then dies, with or without a connector, if
+such a request is preempted and its blocks are gone. The order of calls is that of vLLM 0.32:
 
 * First runner (`gpu_model_runner.py`, `ec_connector_model_runner_mixin.py`): drop what left the
   accelerator; in a step without tokens nothing more. Else bind, `start_save_caches` if producer,
@@ -15,7 +17,7 @@ tell whether it got what the encoder would have made. The order of calls is that
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -59,6 +61,7 @@ class FirstRunner:
         encoder_cache: The accelerator's encoder outputs, by id.
         encoded: Ids in the order in which the encoder ran for them.
         loaded: Ids that were there without the encoder having run for them in that step.
+        whole_features: Finds the inputs of a request with all of their data.
     """
 
     def __init__(self, connector: Any) -> None:
@@ -66,6 +69,7 @@ class FirstRunner:
         self.encoder_cache: dict[str, torch.Tensor] = {}
         self.encoded: list[str] = []
         self.loaded: list[str] = []
+        self.whole_features: Callable[[str], list[Any]] = lambda _request_id: []
         self._live: dict[str, _Live] = {}
 
     def execute(self, step: Any) -> ModelRunnerOutput:
@@ -108,7 +112,8 @@ class FirstRunner:
         for mm_hash in step.free_encoder_mm_hashes:
             self.encoder_cache.pop(mm_hash, None)
         for new in step.scheduled_new_reqs:
-            self._live[new.req_id] = _Live(new.mm_features, new.num_computed_tokens)
+            features = self.whole_features(new.req_id) or new.mm_features
+            self._live[new.req_id] = _Live(features, new.num_computed_tokens)
         cached = step.scheduled_cached_reqs
         for request_id, computed in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
             self._live[request_id].computed = computed

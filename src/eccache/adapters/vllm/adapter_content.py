@@ -53,7 +53,7 @@ class AdapterContents:
         Args:
             adapter: vLLM's request of it.
         """
-        if getattr(adapter, "load_inplace", False):
+        if getattr(adapter, "load_inplace", False) or not adapter.lora_path:
             return ""
         path = Path(adapter.lora_path).expanduser()
         signature = _signature(path)
