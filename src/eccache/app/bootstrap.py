@@ -23,7 +23,12 @@ from eccache.adapters.disk import (
     open_shared_memory_store,
     try_out,
 )
-from eccache.adapters.system import SystemClock, SystemFiles, available_memory_nbytes
+from eccache.adapters.system import (
+    SystemClock,
+    SystemFiles,
+    answers_by_itself,
+    available_memory_nbytes,
+)
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
 from eccache.app.engine import ECCacheEngine, EngineParts
@@ -32,6 +37,7 @@ from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.dtypes import canonical_dtype
+from eccache.domain.entry_ref import EntryRef
 from eccache.domain.namespace import Namespace
 from eccache.ports.clock import Clock
 from eccache.ports.host_framework import HostFramework
@@ -120,9 +126,12 @@ def open_engine(  # noqa: PLR0913 - the arguments of a composition are its parts
         if make_memory
         else PooledAllocator(config.write_queue_nbytes)
     )
+    own = open_store(config, namespace, clock, telemetry) if store is None else store
     parts = EngineParts(
-        store=store if store is not None else open_store(config, namespace, clock, telemetry),
+        store=own,
         closes_store=store is None,
+        # Of a store that was built elsewhere nothing is known.
+        at_once=_what_is_known_at_once(own) if store is None else lambda _: None,
         host=host,
         allocator=allocator,
         telemetry=telemetry,
@@ -182,6 +191,27 @@ def open_store(
         telemetry=telemetry,
         close_timeout_seconds=config.close_timeout_seconds,
     )
+
+
+def waits_for_nobody(store: EntryStore) -> bool:
+    """Return whether the local part of *store*, opened by `open_store`, is asked for a name without waiting.
+
+    So it is on this machine's own file systems: a name is looked up in memory, or at worst on a disk without
+    which the machine does not work either.
+    """
+    local = store.local if isinstance(store, TieredStore) else store
+    return isinstance(local, DisabledStore) or (
+        isinstance(local, DiskStore) and answers_by_itself(local.root)
+    )
+
+
+def _what_is_known_at_once(store: EntryStore) -> Callable[[EntryRef], bool | None]:
+    if not waits_for_nobody(store):
+        return lambda _: None
+    if not isinstance(store, TieredStore):
+        return store.contains
+    local = store.local
+    return lambda ref: local.contains(ref) or None
 
 
 def _lmcache_tier(config: CacheConfig, clock: Clock, telemetry: Telemetry) -> RemoteTier | None:

@@ -49,6 +49,8 @@ class EngineParts(Generic[T]):
         clock: for deadlines and creation times.
         writer: carries out puts.
         calls: makes calls to the store that may hang.
+        at_once: says whether an entry is there where that can be told without waiting for anybody; None
+            where it can't.
     """
 
     store: EntryStore
@@ -59,6 +61,7 @@ class EngineParts(Generic[T]):
     clock: Clock
     writer: BackgroundWriter
     calls: BoundedCalls
+    at_once: Callable[[EntryRef], bool | None] = lambda _: None
 
 
 class SourceChangedError(StoreFault):
@@ -206,6 +209,9 @@ class ECCacheEngine(Generic[T]):
         ref = self.ref(mm_hash)
         if self._closed:
             return False
+        known = self._parts.at_once(ref)
+        if known is not None:
+            return known
         return self._bounded("contains", lambda: self._parts.store.contains(ref), otherwise=False)
 
     def flush(self, timeout: float | None = None) -> bool:

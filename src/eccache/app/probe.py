@@ -23,9 +23,18 @@ class BoundedProbe:
         store: is asked.
         calls: makes the call; few of its threads may hang, since each that does held the caller up.
         timeout_seconds: how long to wait for an answer.
+        at_once: the local store waits for nobody, so that it is asked on the caller's own thread: handing
+            the question over takes several times as long as the answer.
     """
 
-    def __init__(self, store: EntryStore, calls: BoundedCalls, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        store: EntryStore,
+        calls: BoundedCalls,
+        timeout_seconds: float,
+        *,
+        at_once: bool = False,
+    ) -> None:
         local, remotes = (
             (store.local, store.remotes) if isinstance(store, TieredStore) else (store, ())
         )
@@ -33,13 +42,17 @@ class BoundedProbe:
         self._remotes = remotes
         self._calls = calls
         self._timeout_seconds = timeout_seconds
+        self._at_once = at_once
 
     def __call__(self, ref: EntryRef) -> bool | None:
         """Return whether something is stored under *ref*'s name; None if that can't be told now."""
-        try:
-            found = self._calls.call(functools.partial(self._contains, ref), self._timeout_seconds)
-        except StoreFault:
-            return None
-        if not found and any(remote.state is not TierState.OPEN for remote in self._remotes):
+        found = self._contains(ref) if self._at_once else self._bounded(ref)
+        if found is False and any(remote.state is not TierState.OPEN for remote in self._remotes):
             return None
         return found
+
+    def _bounded(self, ref: EntryRef) -> bool | None:
+        try:
+            return self._calls.call(functools.partial(self._contains, ref), self._timeout_seconds)
+        except StoreFault:
+            return None

@@ -219,3 +219,19 @@ def test_importing_the_package_imports_no_framework() -> None:
         "; assert not hasattr(eccache, 'nonsense')"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_local_directory_is_asked_for_a_name_on_the_callers_thread(tmp_path: Path) -> None:
+    """`contains` takes microseconds there; a store that was built elsewhere is asked with a time limit."""
+    config = eccache.CacheConfig(local_disk=str(tmp_path))
+    with eccache.open_cache(config, model="m", encoder_dtype="bfloat16") as cache:
+        cache.put("id", torch.ones(2))
+        assert cache.flush()
+        handed_over = cache._parts.calls._idle  # noqa: SLF001 - a call that was handed over leaves a thread
+        handed_over.clear()
+        assert (True, False) == (cache.contains("id"), cache.contains("absent"))
+        assert [] == handed_over
+        store = cache._parts.store  # noqa: SLF001
+    with eccache.open_cache(config, model="m", encoder_dtype="bfloat16", store=store) as cache:
+        assert cache.contains("id")
+        assert 1 == len(cache._parts.calls._idle)  # noqa: SLF001

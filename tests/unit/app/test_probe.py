@@ -80,3 +80,18 @@ def test_of_what_a_remote_tier_may_have_nothing_is_known(calls: BoundedCalls) ->
     assert probe(REF) is True
     remote.answering.set()
     store.close()
+
+
+def test_a_store_that_waits_for_nobody_is_asked_on_the_callers_thread(calls: BoundedCalls) -> None:
+    """A hand-over takes several times as long as the answer, and nothing can hang."""
+    askers: list[int] = []
+
+    class LocalStore(MemoryStore):
+        def contains(self, ref: EntryRef) -> bool:
+            askers.append(threading.get_ident())
+            return super().contains(ref)
+
+    store = LocalStore(capacity_nbytes=1 << 20, clock=ManualClock())
+    assert BoundedProbe(store, calls, 10.0, at_once=True)(REF) is False
+    assert BoundedProbe(store, calls, 10.0)(REF) is False
+    assert threading.get_ident() == askers[0] != askers[1]

@@ -18,6 +18,7 @@ from eccache.adapters.vllm.content import Contents
 from eccache.app.vllm import ECCacheConnector
 from eccache.domain.errors import ConfigError
 from tests.e2e.entry_files import DAMAGES, entry_file_of, entry_files
+from tests.e2e.waiting import eventually
 from tests.unit.vllm.conftest import MakeConfig
 from tests.unit.vllm.engine import Engine
 from tests.unit.vllm.requests import Input, digest, make_request
@@ -156,6 +157,7 @@ def test_a_producer_describes_what_it_stores(start: Start) -> None:
         "r", Input(id=A, offset=0), Input(id=A, offset=9), Input(id="own", offset=20)
     )
     connector.ensure_cache_available(request, 0)
+    connector.update_state_after_alloc(request, 0)
     contents = Contents("blake3")
     content = contents.of(request.mm_features[0])
     assert content is not None
@@ -170,6 +172,22 @@ def test_a_producer_describes_what_it_stores(start: Start) -> None:
         "own": {"item_indices": [2], "metadata": {}},
     } == described
     assert (False, None) == connector.request_finished(make_request("text", prompt_tokens=3))
+
+
+def test_a_producer_counts_on_no_entry_that_is_gone(start: Start, tmp_path: Path) -> None:
+    """What lies on the accelerator is not stored again; with its entry gone, the media are needed."""
+    producer = start("ec_producer")
+    connector = producer.scheduler.ec_connector
+    ask(producer, "first", Input(id=A, offset=0))
+    file = eventually(lambda: entry_file_of(tmp_path, A), "the entry")
+    assert file is not None
+    sizes = []
+    for name in ("there", "gone"):
+        request = make_request(name, Input(id=A, offset=0))
+        connector.ensure_cache_available(request, 0)
+        sizes.append(connector.request_finished(request)[1][A]["metadata"])
+        file.unlink(missing_ok=True)
+    assert [{"image_grid_thw": [1, 8, 8]}, {}] == sizes
 
 
 def test_a_consumer_describes_nothing(start: Start) -> None:

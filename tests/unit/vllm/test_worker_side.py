@@ -179,6 +179,26 @@ def test_a_foreign_report_is_not_added() -> None:
     assert mine is mine.aggregate(object())
 
 
+def test_reports_that_vllm_drops_go_aside_and_are_kept_until_taken(cache: FakeWorkerCache) -> None:
+    """Nothing is counted twice or lost while nobody takes reports; times are not kept."""
+    sent: list[WorkerReport] = []
+    open_now = [False, False, True, True]
+
+    def send(report: WorkerReport) -> bool:
+        taken = open_now.pop(0)
+        if taken:
+            sent.append(report)
+        return taken
+
+    worker = WorkerSide(cache, PRIMARY, lambda: "cpu", send_aside=send)
+    for _ in range(4):
+        cache.next_report = WorkerReport({}, {"stored": 1}, {"load_seconds": [0.1]})
+        assert worker.build_connector_worker_meta() is None
+    assert worker.build_connector_worker_meta() is None
+    counters = [report.counters for report in sent]
+    assert ([{"stored": 3}, {"stored": 1}], [{}, {}]) == (counters, [r.observations for r in sent])
+
+
 def test_closing_closes_the_cache(cache: FakeWorkerCache) -> None:
     """The host's shutdown reaches the writer."""
     side(cache).close()

@@ -80,6 +80,11 @@ class DiskStore:
         self._active_puts = 0
         self._closed = False
 
+    @property
+    def root(self) -> str:
+        """The directory."""
+        return self._layout.root
+
     def contains(self, ref: EntryRef) -> bool:
         """Return whether there is a file of *ref*'s name: one system call."""
         return self._files.exists(self._layout.entry(ref))

@@ -11,7 +11,7 @@ promised: should another vLLM ask in another order, it gets misses, not another 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import attrs
@@ -40,6 +40,7 @@ class _Tracked:
         looked_up_from: the number of computed tokens from which on everything was looked up.
         settled_from: the number of computed tokens from which on nothing at all is to be done.
         unavailable: one of its inputs can be had from nowhere.
+        allowed: inputs that the workers were allowed to save for it.
     """
 
     request_id: str
@@ -50,6 +51,7 @@ class _Tracked:
     looked_up_from: int = _UNSETTLED
     settled_from: int = _UNSETTLED
     unavailable: bool = False
+    allowed: set[str] = attrs.field(factory=set)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +85,7 @@ class SchedulerSide:
         telemetry: takes `bypassed` by reason; its counts, with those of the workers, become statistics.
         weights_intact: whether the encoder still has the weights that it had at the start; asked before
             each look-up and each promise.
+        received_aside: reports that workers sent past vLLM, each once.
     """
 
     def __init__(
@@ -92,12 +95,14 @@ class SchedulerSide:
         role: SchedulerRole,
         telemetry: DrainedTelemetry,
         weights_intact: Callable[[], bool] = lambda: True,
+        received_aside: Callable[[], Iterable[WorkerReport]] = tuple,
     ) -> None:
         self._lookup = lookup
         self._admission = admission
         self._role = role
         self._telemetry = telemetry
         self._weights_intact = weights_intact
+        self._received_aside = received_aside
         self._stopped = False
         self._tracked: dict[str, _Tracked] = {}
         self._by_item: dict[str, set[str]] = {}
@@ -131,7 +136,11 @@ class SchedulerSide:
             return False
         # vLLM asks only for what is not on the accelerator, whatever we believed.
         self._resident.discard(identifier)
-        if not self._lookup.is_promised(identifier) or self._is_stopped():
+        if not self._lookup.is_promised(identifier):
+            return False
+        if (
+            not self._answered and self._is_stopped()
+        ):  # later in a step, letting go would break a word
             return False
         self._answered.add(identifier)
         return True
@@ -147,8 +156,9 @@ class SchedulerSide:
         if item is None and promised:  # it can't be taken back: vLLM will not run the encoder
             item = Item(identifier, features.rows_of(feature))
         if item is not None:
-            storable = self._role.saves and not promised
-            self._lookup.allocated(request.request_id, item, storable=storable)
+            if tracked is not None and self._role.saves:
+                tracked.allowed.add(identifier)
+            self._lookup.allocated(request.request_id, item, storable=self._role.saves)
 
     def build_connector_meta(self, scheduler_output: Any) -> StepMetadata:
         """Return what the workers are to do in this step, and take note of what left the accelerator."""
@@ -166,12 +176,12 @@ class SchedulerSide:
         """Take in what the workers did."""
         metadata = connector_output.ec_connector_worker_meta
         if isinstance(metadata, ReportMetadata):
-            self._lookup.report(metadata.report)
-            self._admission.made(metadata.report.made)
-            self._reported = merged(self._reported, metadata.report)
+            self._take_in(metadata.report)
 
     def take_stats(self) -> CacheTransferStats | None:
         """Return what scheduler and workers counted since the last call; None if nothing."""
+        for report in self._received_aside():
+            self._take_in(report)
         reported, self._reported = self._reported, WorkerReport()
         counted = self._telemetry.take_report()
         return CacheTransferStats.of(reported if counted is None else merged(reported, counted))
@@ -188,14 +198,26 @@ class SchedulerSide:
             return
         self._unclaim(tracked)
         self._unavailable.discard(tracked.request_id)
-        if self._asking is tracked:
-            self._asking = None
         self._lookup.finished(tracked.request_id)
 
     def is_shared(self, request: Any, identifier: str) -> bool:
         """Return whether that input of *request* may be stored and served."""
         tracked = self._tracked.get(request.request_id)
         return tracked is not None and identifier in tracked.items
+
+    def will_be_found(
+        self, request: Any, identifier: str, is_there: Callable[[Item], bool]
+    ) -> bool:
+        """Return whether another server can count on finding that input of *request*.
+
+        It can if the input was encoded for this request, and so is being stored, or *is_there* already. An
+        output that lay on the accelerator is stored by nobody, and its entry may be gone since.
+        """
+        tracked = self._tracked.get(request.request_id)
+        item = None if tracked is None else tracked.items.get(identifier)
+        if tracked is None or item is None:
+            return False
+        return identifier in tracked.allowed or is_there(item)
 
     def content(self, request: Any, identifier: str) -> Content | None:
         """Return what is known of that input of *request*, if it may be stored."""
@@ -206,6 +228,11 @@ class SchedulerSide:
     def close(self) -> None:
         """End every look-up. Idempotent."""
         self._lookup.close()
+
+    def _take_in(self, report: WorkerReport) -> None:
+        self._lookup.report(report)
+        self._admission.made(report.made)
+        self._reported = merged(self._reported, report)
 
     def _settle(self, request: Any, computed: int, tracked: _Tracked | None) -> bool:
         """Start or continue what *request* needs; True once there is nothing left to wait for."""

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-from eccache.adapters.vllm.metadata import ReportMetadata, StepMetadata
+from eccache.adapters.vllm.metadata import ReportMetadata, StepMetadata, merged
 from eccache.adapters.vllm.weights_watch import ResetWatch
 from eccache.ports.lookup import WorkerCache, WorkerReport
 
@@ -48,6 +48,7 @@ class WorkerSide(Generic[T]):
         device: names the device of this rank when asked, e.g. `"cuda:1"`.
         may_synchronize: wraps what may wait for the device, for hosts that watch over that.
         resets: sees that vLLM emptied the encoder cache; from then on nothing is stored.
+        send_aside: takes reports where vLLM drops them; False if it can not now, and they are kept.
     """
 
     def __init__(
@@ -57,12 +58,15 @@ class WorkerSide(Generic[T]):
         device: Callable[[], str],
         may_synchronize: Callable[[], AbstractContextManager[object]] = nullcontext,
         resets: ResetWatch[T] | None = None,
+        send_aside: Callable[[WorkerReport], bool] | None = None,
     ) -> None:
         self._cache = cache
         self._role = role
         self._device = device
         self._may_synchronize = may_synchronize
         self._resets = resets
+        self._send_aside = send_aside
+        self._unsent = WorkerReport()
 
     def start_step(self, encoder_cache: MutableMapping[str, T]) -> None:
         """Watch over *encoder_cache*: vLLM empties it when it gets other weights."""
@@ -104,8 +108,14 @@ class WorkerSide(Generic[T]):
             return None
         if not self._role.primary:
             report = _own(report)
-        something = report.acks or report.counters or report.observations or report.made
-        return ReportMetadata(report) if something else None
+        if not (report.acks or report.counters or report.observations or report.made):
+            return None
+        if self._send_aside is None:
+            return ReportMetadata(report)
+        self._unsent = merged(self._unsent, attrs.evolve(report, observations={}))
+        if self._send_aside(self._unsent):
+            self._unsent = WorkerReport()
+        return None
 
     def close(self) -> None:
         """Wait for accepted saves, then give everything back. Idempotent."""

@@ -25,10 +25,11 @@ from eccache.adapters.vllm.reachability import (
 )
 from eccache.adapters.vllm.refusals import refuse_unusable
 from eccache.adapters.vllm.scheduler_side import SchedulerRole, SchedulerSide
+from eccache.adapters.vllm.side_channel import ReportReceiver, ReportSender, output_is_dropped
 from eccache.adapters.vllm.weights_identity import weights_identity
 from eccache.adapters.vllm.weights_watch import ResetWatch
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
-from eccache.app.bootstrap import namespace_of, open_engine, open_store
+from eccache.app.bootstrap import namespace_of, open_engine, open_store, waits_for_nobody
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig, load_config
 from eccache.app.ledger import PromiseLedger
@@ -42,6 +43,7 @@ from eccache.app.worker import CacheWorker
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
+from eccache.ports.lookup import Item
 from eccache.ports.storage import EntryStore
 
 LOGGER = "vllm.eccache"
@@ -97,10 +99,17 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     token = engine_token(vllm_config)
     prove_reachable(token, ranks.all_ranks(vllm_config.parallel_config))
     beacon = BeaconWatch(token, ranks.Rank())
+    reports = ReportReceiver(token) if output_is_dropped(vllm_config) else None
     contents = Contents(sharing.hasher_of(vllm_config.model_config))
     store = open_store(common.config, common.namespace, common.clock, common.telemetry)
     probes = BoundedCalls("eccache-probe", max_lost=1)
-    lookup = _promises(common, vllm_config, store, probes)
+    probe = BoundedProbe(
+        store,
+        probes,
+        common.config.probe_timeout_seconds,
+        at_once=waits_for_nobody(store),
+    )
+    lookup = _promises(common, vllm_config, store, probe)
     levels = StoreLevels(store.stats, common.telemetry)
     describer = ItemDescriber(vllm_config.model_config)
     side = SchedulerSide(
@@ -115,12 +124,18 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
         SchedulerRole(saves=transfer.is_ec_producer, loads=transfer.is_ec_consumer),
         common.telemetry,
         (lambda: True) if common.config.fixed_weights else beacon.is_lit,
+        tuple if reports is None else reports.receive,
     )
+
+    def is_there(item: Item) -> bool:
+        return probe(common.ref(item.mm_hash, item.variant)) is not False
 
     def describe(request: Any) -> dict[str, Any] | None:
         if not transfer.is_ec_producer:
             return None
-        items = describer.describe(request, lambda identifier: side.is_shared(request, identifier))
+        items = describer.describe(
+            request, lambda identifier: side.will_be_found(request, identifier, is_there)
+        )
         for identifier, item in (items or {}).items():
             promise_content(item, side.content(request, identifier))
         return items
@@ -129,6 +144,8 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
         levels.close()
         side.close()
         contents.close()
+        if reports is not None:
+            reports.close()
         beacon.close()
         probes.close()
         store.close()
@@ -169,7 +186,9 @@ def worker(vllm_config: Any) -> WorkerParts:
         clock=common.clock,
         telemetry=common.telemetry,
     )
-    beacon = Beacon(engine_token(vllm_config), rank)
+    token = engine_token(vllm_config)
+    beacon = Beacon(token, rank)
+    reports = ReportSender(token) if output_is_dropped(vllm_config) else None
     side = WorkerSide(
         cache,
         WorkerRole(
@@ -180,11 +199,14 @@ def worker(vllm_config: Any) -> WorkerParts:
         device.current_device,
         device.synchronization_allowed,
         None if common.config.fixed_weights else ResetWatch(lambda: torch.empty(0), beacon.close),
+        None if reports is None else reports.send,
     )
 
     def close() -> None:
         side.close()
         beacon.close()
+        if reports is not None:
+            reports.close()
 
     return WorkerParts(
         side=side,
@@ -227,7 +249,7 @@ def _vllm_version() -> str:
 
 
 def _promises(
-    common: _Common, vllm_config: Any, store: EntryStore, calls: BoundedCalls
+    common: _Common, vllm_config: Any, store: EntryStore, probe: BoundedProbe
 ) -> PromiseLedger:
     config = common.config
     at_once = vllm_config.scheduler_config.max_num_seqs
@@ -236,7 +258,7 @@ def _promises(
             store=store,
             copies=MemfdCopies(map_private),
             ref_of=lambda item: common.ref(item.mm_hash, item.variant),
-            probe=BoundedProbe(store, calls, config.probe_timeout_seconds),
+            probe=probe,
             clock=common.clock,
             telemetry=common.telemetry,
         ),
