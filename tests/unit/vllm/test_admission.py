@@ -29,7 +29,8 @@ CONTENTS = Contents("sha256")
 
 def content_of(fields: dict[str, Any]) -> str:
     """The digest of a picture with these fields."""
-    content = CONTENTS.of(Input(id="x", offset=0, fields=fields).feature())
+    feature = Input(id="x", offset=0, fields=fields).feature()
+    content = CONTENTS.of(feature)
     digest = None if content is None else content.digest()
     assert digest is not None
     return digest
@@ -118,7 +119,8 @@ def test_one_content_sent_twice_is_one() -> None:
     desk = Desk()
     desk.lookup.stored = {A}
     copied = {name: value.clone() for name, value in CAT.items()}
-    assert desk.side.ensure_cache_available(make_request("first", picture(CAT)), 0)
+    first = make_request("first", picture(CAT))
+    assert desk.side.ensure_cache_available(first, 0)
     assert desk.schedule(make_request("second", picture(copied))).loads
     assert 0 == desk.bypassed("conflict")
 
@@ -183,7 +185,8 @@ def test_who_knows_the_id_alone_takes_what_it_stands_for_now() -> None:
     """A request without media and without a word joins the one that has the pixels."""
     desk = Desk()
     desk.lookup.stored = {A}
-    assert desk.side.ensure_cache_available(make_request("pixels", picture(CAT)), 0)
+    pixels = make_request("pixels", picture(CAT))
+    assert desk.side.ensure_cache_available(pixels, 0)
     assert desk.schedule(make_request("bare", picture(GRID_ONLY))).loads
     item = desk.lookup.ensured[-1][1][0]
     assert item.content is not None

@@ -10,7 +10,6 @@ it first. It is that of vLLM's own hasher: blake3, or what the operator chose in
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import queue
 import re
@@ -43,12 +42,12 @@ class DataContent:
     """The content of processed data that is at hand. Any thread may ask.
 
     Args:
-        data: vLLM's fields of one input, by name.
+        data: returns vLLM's fields of one input, by name; None once nobody else keeps them.
         modality: vLLM's name of the kind.
         new_hash: makes the hash.
     """
 
-    def __init__(self, data: Any, modality: str, new_hash: Callable[[], Any]) -> None:
+    def __init__(self, data: Callable[[], Any], modality: str, new_hash: Callable[[], Any]) -> None:
         self._data = data
         self._modality = modality
         self._new_hash = new_hash
@@ -57,22 +56,23 @@ class DataContent:
         self._digest: str | None = None
 
     def digest(self) -> str | None:
-        """Take the digest, unless it was taken; None for data of a kind that has no bytes to take."""
+        """Take the digest, unless it was taken; None for data of a kind without bytes, or gone."""
         if not self._taken:
             with self._taking:
                 if not self._taken:
-                    self._digest = self._take()
-                    self._data = None  # a digest must not keep a clip in memory
+                    self._digest = self._take(self._data())
                     self._taken = True
         return self._digest
 
-    def _take(self) -> str | None:
+    def _take(self, data: Any) -> str | None:
+        if data is None:
+            return None
         digest = self._new_hash()
         try:
             digest.update(self._modality.encode())
-            for name in sorted(self._data):
+            for name in sorted(data):
                 digest.update(f"\0{name}\0".encode())
-                for piece in _pieces(self._data[name].data):
+                for piece in _pieces(data[name].data):
                     digest.update(piece)
         except (TypeError, ValueError, AttributeError, RuntimeError):
             return None
@@ -126,12 +126,14 @@ class Contents:
         found = self._known.get(id(data))
         if found is not None and found[0]() is data:
             return found[1]
-        content = DataContent(data, feature.modality, self._new_hash)
         key, known = id(data), self._known
-        with contextlib.suppress(
-            TypeError
-        ):  # another kind of mapping: taken again for each request
-            known[key] = (weakref.ref(data, lambda _: known.pop(key, None)), content)
+        try:
+            alive = weakref.ref(data, lambda _: known.pop(key, None))
+        except TypeError:  # another kind of mapping: taken again for each request
+            return DataContent(lambda: data, feature.modality, self._new_hash)
+        # Weakly: what vLLM gives up must not stay in memory for a digest that nobody asks for.
+        content = DataContent(alive, feature.modality, self._new_hash)
+        known[key] = (alive, content)
         return content
 
     def start(self, content: Content) -> None:
