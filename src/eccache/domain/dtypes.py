@@ -81,4 +81,6 @@ def find_dtype(name: object) -> DType:
 
 def canonical_dtype(name: object) -> str:
     """Return torch's name of the dtype that *name* means; see `find_dtype`."""
+    if name.__class__ is str and name in DTYPES:  # as nearly always
+        return name
     return find_dtype(name).name

@@ -59,10 +59,22 @@ def stable_u64(text: str) -> int:
     return int.from_bytes(mm_digest(text)[:8], "big")
 
 
+# One check a field: the reference of an input is made for each of the scheduler's questions.
+
+
 def _valid_model_name(_: object, __: object, value: str) -> None:
+    if not isinstance(value, str):
+        msg = f"a model_name is a str, not {type(value).__name__}"
+        raise TypeError(msg)
     if not value:
         msg = "an entry key needs a model name"
         raise KeyFormatError(msg, remedy="pass the model's name or path")
+
+
+def _valid_chunk_hash(_: object, __: object, value: int) -> None:
+    if not 0 <= value < 1 << 64:
+        msg = f"a chunk_hash has 64 bits and no sign, unlike {value}"
+        raise ValueError(msg)
 
 
 @attrs.frozen
@@ -78,8 +90,8 @@ class EntryKey:
     WORLD_SIZE: ClassVar[int] = 1
     WORKER_ID: ClassVar[int] = 0
 
-    model_name: str = attrs.field(validator=[attrs.validators.instance_of(str), _valid_model_name])
-    chunk_hash: int = attrs.field(validator=[attrs.validators.ge(0), attrs.validators.lt(2**64)])
+    model_name: str = attrs.field(validator=_valid_model_name)
+    chunk_hash: int = attrs.field(validator=_valid_chunk_hash)
     dtype: str = attrs.field(converter=canonical_dtype)
 
     @classmethod

@@ -6,6 +6,7 @@ is decided where the host framework is known; here is only how they become one n
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -19,8 +20,23 @@ FORMAT_VERSION = 1
 """Version of the entry format; part of every fingerprint and of every path."""
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
-valid_fingerprint = attrs.validators.matches_re(_FINGERPRINT)
-"""attrs validator of a fingerprint: one directory name, which leads nowhere else."""
+
+
+@functools.lru_cache(maxsize=64)
+def _is_fingerprint(value: str) -> bool:
+    """Return whether *value* is a fingerprint; remembered, since a process asks for few, and often."""
+    return _FINGERPRINT.fullmatch(value) is not None
+
+
+def valid_fingerprint(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    """Validate, for attrs, that a value is a fingerprint: one directory name, which leads nowhere else.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not _is_fingerprint(value):
+        msg = f"{attribute.name} must be 16 lower-case hex digits, unlike {value[:40]!r}"
+        raise ValueError(msg)
 
 
 def _frozen_copy(ingredients: Mapping[str, str]) -> Mapping[str, str]:
