@@ -121,8 +121,8 @@ class LookupThreads:
             job.abandoned = True
             finding = self._findings.pop(job, None)
             self._replace_hung()
-            if self._queue and self._staffed():
-                self._wake.notify()
+            if self._queue:
+                self._staffed()
         if isinstance(finding, PromisedCopy):
             self.dispose(finding)
 
@@ -134,7 +134,6 @@ class LookupThreads:
         """End the threads; those in a look-up that hangs end when they can. Idempotent."""
         with self._wake:
             self._closed = True
-            self._queue.clear()
             found, self._findings = self._findings, {}
             workers, self._workers = self._workers, []
             for worker in workers:

@@ -377,6 +377,20 @@ def test_closing_forgets_what_is_no_copy(make: Callable[..., Running]) -> None:
     assert () == running.threads.findings()
 
 
+def test_closing_waits_for_threads_that_end(make: Callable[..., Running]) -> None:
+    """Afterwards none is left: idle ones, the one that closes copies, and one that ends just then."""
+    running = make(threads=2)
+    first, second = running.start(), running.start()
+    running.entered()
+    running.entered()
+    running.let_go(first)
+    running.found()
+    until(lambda: 1 == running.threads.idle or None)
+    running.let_go(second)
+    running.threads.close()
+    assert [] == lookup_threads(closer=True)
+
+
 def test_closing_does_not_wait_for_a_thread_that_hangs(make: Callable[..., Running]) -> None:
     """A server stops though its disk does not answer."""
     running = make(threads=2, max_hung=0)
