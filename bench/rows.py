@@ -22,7 +22,7 @@ class Row:
         ratio: `measured / peer_measured`, or the median of the rounds' ratios; None without a peer.
         met: Whether the target is reached; None where there is no target.
         used: How much of what the target allows it takes: 1 is the limit; None: it is not drawn.
-        unit: `"s"`, `"B"` or `"x"` (a plain number).
+        unit: `"s"`, `"B"`, `"1/s"` or `"x"` (a plain number).
         spread: First and third quartile of *measured*.
         note: What else the reader must know.
         axis: What grows from row to row of a curve, e.g. `"entries"`; empty: rows that end in MB are a

@@ -32,7 +32,10 @@ SUITES: Final = {
         "Every operation beside its peers, with target and verdict.",
         {
             name: f"bench.micro.{name}"
-            for name in ("get", "put", "promise", "lookups", "opening", "footprint", "waiting")
+            for name in (
+                *("get", "put", "promise", "lookups", "opening", "footprint", "waiting"),
+                *("throughput", "restart"),
+            )
         },
     ),
     "scale": Suite(

@@ -23,4 +23,6 @@ def shown(amount: float, unit: str) -> str:
     """Return an amount in a row's unit."""
     if unit == "s":
         return shown_seconds(amount)
-    return shown_bytes(amount) if unit == "B" else f"{amount:.3g}"
+    if unit == "B":
+        return shown_bytes(amount)
+    return f"{amount:.3g}" if unit == "x" else f"{amount:.3g} {unit}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -115,7 +116,8 @@ def ttft(  # noqa: PLR0913 - the options of the command
     else:
         from rich.console import Console
 
-        print_report(Console(), result)
+        # Into a file or a pipe it is not squeezed into eighty columns.
+        print_report(Console(width=None if sys.stdout.isatty() else 150), result)
         click.echo(f"written: {folder / 'ttft.json'}, {folder / 'ttft.png'}")
 
 
