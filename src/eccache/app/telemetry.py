@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from typing import Final
 
 import structlog
@@ -19,6 +19,7 @@ from eccache.ports.telemetry import Level
 
 WARNING_INTERVAL_SECONDS: Final = 60.0
 _MAX_WARNINGS_REMEMBERED: Final = 1000
+_MAX_OBSERVATIONS: Final = 1000
 _LEVELS = {Level.DEBUG: logging.DEBUG, Level.INFO: logging.INFO, Level.WARNING: logging.WARNING}
 
 
@@ -46,7 +47,7 @@ class LocalTelemetry:
         self._lock = threading.Lock()
         self._totals: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
-        self._observations: dict[str, list[float]] = {}
+        self._observations: dict[str, deque[float]] = {}
         self._warned: dict[str, tuple[float, int]] = {}
 
     def count(self, name: str, amount: int = 1, *, reason: str | None = None) -> None:
@@ -57,9 +58,10 @@ class LocalTelemetry:
     def observe(self, name: str, value: float) -> None:
         """Record one observation, kept until `take_report`; the newest thousand of each name."""
         with self._lock:
-            values = self._observations.setdefault(name, [])
-            if len(values) < 1000:  # noqa: PLR2004
-                values.append(value)
+            values = self._observations.get(name)
+            if values is None:
+                values = self._observations[name] = deque(maxlen=_MAX_OBSERVATIONS)
+            values.append(value)
 
     def event(self, level: Level, event: str, **fields: object) -> None:
         """Log an event; of equal warnings one a minute, with the number that were held back."""
@@ -106,5 +108,6 @@ class LocalTelemetry:
             if not counters and not self._observations:
                 return None
             self._taken = Counter(self._totals)
-            observations, self._observations = self._observations, {}
+            taken, self._observations = self._observations, {}
+        observations = {name: list(values) for name, values in taken.items()}
         return WorkerReport(counters=counters, observations=observations)

@@ -50,12 +50,8 @@ def is_intact(frame: memoryview, ref: EntryRef) -> bool:
     return True
 
 
-class DamagedFrame:
-    """A frame with one bit of its last payload byte flipped on the way.
-
-    Args:
-        frame: a frame with a payload.
-    """
+class _FrameGoneWrong:
+    """What a frame says of itself, whatever comes instead of its pieces."""
 
     def __init__(self, frame: FreshFrame) -> None:
         self._frame = frame
@@ -65,6 +61,14 @@ class DamagedFrame:
     def nbytes(self) -> int:
         """Length of the whole frame in bytes."""
         return self._frame.nbytes
+
+
+class DamagedFrame(_FrameGoneWrong):
+    """A frame with one bit of its last payload byte flipped on the way.
+
+    Args:
+        frame: a frame with a payload.
+    """
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """Yield the frame's pieces, the one with the last byte changed."""
@@ -81,21 +85,12 @@ class BrokenFrameError(Exception):
     """What a `BrokenFrame` raises."""
 
 
-class BrokenFrame:
+class BrokenFrame(_FrameGoneWrong):
     """A frame whose source fails after the payload, before the header.
 
     Args:
         frame: the frame that it would have been.
     """
-
-    def __init__(self, frame: FreshFrame) -> None:
-        self._frame = frame
-        self.spec = frame.spec
-
-    @property
-    def nbytes(self) -> int:
-        """Length of the whole frame in bytes."""
-        return self._frame.nbytes
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """Yield the payload and raise."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 
 from eccache.adapters.buffers import PooledAllocator
@@ -14,10 +12,8 @@ from eccache.app.engine import ECCacheEngine, EngineParts
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.entry_ref import EntryRef
-from eccache.domain.frame import Frame
 from eccache.domain.namespace import Namespace
-from eccache.domain.outcomes import PutOutcome, RemoveReason
-from eccache.ports.storage import EntryInfo, EntryStore, ReadLease, StoreStats
+from eccache.ports.storage import EntryStore
 from tests.unit.app.clock import ManualClock
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
@@ -59,41 +55,6 @@ def engine_over(
         store_timeout_seconds=timeout_seconds,
         close_timeout_seconds=timeout_seconds,
     )
-
-
-class WrappedStore:
-    """Passes everything on to another store; a test overrides what it wants to go wrong."""
-
-    def __init__(self, store: EntryStore) -> None:
-        self.store = store
-
-    def contains(self, ref: EntryRef) -> bool:
-        """Pass on."""
-        return self.store.contains(ref)
-
-    def get(self, ref: EntryRef, *, deadline: float | None = None) -> ReadLease | None:
-        """Pass on."""
-        return self.store.get(ref, deadline=deadline)
-
-    def put(self, ref: EntryRef, frame: Frame) -> PutOutcome:
-        """Pass on."""
-        return self.store.put(ref, frame)
-
-    def remove(self, ref: EntryRef, reason: RemoveReason) -> bool:
-        """Pass on."""
-        return self.store.remove(ref, reason)
-
-    def entries(self) -> Iterator[EntryInfo]:
-        """Pass on."""
-        return self.store.entries()
-
-    def stats(self) -> StoreStats:
-        """Pass on."""
-        return self.store.stats()
-
-    def close(self) -> None:
-        """Pass on."""
-        self.store.close()
 
 
 def flip_a_bit(store: MemoryStore, ref: EntryRef, bit: int) -> None:

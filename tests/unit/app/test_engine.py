@@ -16,7 +16,8 @@ from eccache.domain.errors import ClosedError, StoreFault
 from eccache.domain.frame import Frame
 from eccache.domain.outcomes import PutOutcome
 from eccache.ports.storage import ReadLease, StoreStats
-from tests.unit.app.engines import LONG, WrappedStore, engine_over, flip_a_bit, memory_store
+from tests.unit.app.engines import LONG, engine_over, flip_a_bit, memory_store
+from tests.unit.wrapped_store import WrappedStore
 
 OUTPUT = torch.arange(12, dtype=torch.bfloat16).reshape(4, 3)
 

@@ -19,7 +19,8 @@ from eccache.domain.errors import StoreFault
 from eccache.domain.outcomes import RemoveReason
 from eccache.ports.storage import EntryStore, ReadLease
 from tests.unit.app.clock import ManualClock
-from tests.unit.app.engines import LONG, WrappedStore, engine_over, flip_a_bit, memory_store
+from tests.unit.app.engines import LONG, engine_over, flip_a_bit, memory_store
+from tests.unit.wrapped_store import WrappedStore
 
 OUTPUT = torch.arange(12, dtype=torch.bfloat16).reshape(4, 3)
 

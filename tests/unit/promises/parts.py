@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,12 +17,11 @@ from eccache.adapters.system.mapping import map_private
 from eccache.app.lookup_job import Finding, LookupJob
 from eccache.app.promised_copy import CopyBudget, PromisedCopy
 from eccache.domain.entry_ref import EntryRef
-from eccache.domain.frame import Frame
-from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.domain.tensor_spec import TensorSpec
-from eccache.ports.storage import EntryInfo, EntryStore, ReadLease, StoreStats
+from eccache.ports.storage import EntryStore, ReadLease
 from eccache.testing.clock import ManualClock
 from eccache.testing.telemetry import RecordingTelemetry
+from tests.unit.wrapped_store import WrappedStore
 
 R = TypeVar("R")
 SHORT = 20.0
@@ -175,41 +174,6 @@ class AnsweredLookups:
     def open_copies(self) -> list[TrackedCopy]:
         """The copies that were not closed."""
         return [copy for copy in self.made if not copy.closed]
-
-
-class WrappedStore:
-    """Passes everything on to another store; a test overrides what it wants to go wrong."""
-
-    def __init__(self, store: EntryStore) -> None:
-        self.store = store
-
-    def contains(self, ref: EntryRef) -> bool:
-        """Pass on."""
-        return self.store.contains(ref)
-
-    def get(self, ref: EntryRef, *, deadline: float | None = None) -> ReadLease | None:
-        """Pass on."""
-        return self.store.get(ref, deadline=deadline)
-
-    def put(self, ref: EntryRef, frame: Frame) -> PutOutcome:
-        """Pass on."""
-        return self.store.put(ref, frame)
-
-    def remove(self, ref: EntryRef, reason: RemoveReason) -> bool:
-        """Pass on."""
-        return self.store.remove(ref, reason)
-
-    def entries(self) -> Iterator[EntryInfo]:
-        """Pass on."""
-        return self.store.entries()
-
-    def stats(self) -> StoreStats:
-        """Pass on."""
-        return self.store.stats()
-
-    def close(self) -> None:
-        """Pass on."""
-        self.store.close()
 
 
 class GatedStore(WrappedStore):

@@ -25,13 +25,13 @@ from eccache.testing.clock import ManualClock
 from eccache.testing.frames import DamagedFrame, colliding_ref, frame_bytes, frame_of, ref_of
 from eccache.testing.telemetry import RecordingTelemetry
 from tests.unit.promises.parts import (
-    WrappedStore,
     ample_budget,
     held_copies,
     job_of,
     memfd_copies,
     memory_store,
 )
+from tests.unit.wrapped_store import WrappedStore
 
 REF = ref_of("an input")
 
