@@ -32,12 +32,12 @@ from eccache.adapters.system import (
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
 from eccache.app.engine import ECCacheEngine, EngineParts
+from eccache.app.prompt_answers import PromptAnswers
 from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.dtypes import canonical_dtype
-from eccache.domain.entry_ref import EntryRef
 from eccache.domain.namespace import Namespace
 from eccache.ports.clock import Clock
 from eccache.ports.host_framework import HostFramework
@@ -131,7 +131,7 @@ def open_engine(  # noqa: PLR0913 - the arguments of a composition are its parts
         store=own,
         closes_store=store is None,
         # Of a store that was built elsewhere nothing is known.
-        at_once=_what_is_known_at_once(own) if store is None else lambda _: None,
+        prompt=_prompt_answers(own) if store is None else PromptAnswers(),
         host=host,
         allocator=allocator,
         telemetry=telemetry,
@@ -205,13 +205,12 @@ def waits_for_nobody(store: EntryStore) -> bool:
     )
 
 
-def _what_is_known_at_once(store: EntryStore) -> Callable[[EntryRef], bool | None]:
-    if not waits_for_nobody(store):
-        return lambda _: None
-    if not isinstance(store, TieredStore):
-        return store.contains
-    local = store.local
-    return lambda ref: local.contains(ref) or None
+def _prompt_answers(store: EntryStore) -> PromptAnswers:
+    tiered = isinstance(store, TieredStore)
+    local = store.local if isinstance(store, TieredStore) else store
+    if isinstance(local, DiskStore) and waits_for_nobody(local):
+        return PromptAnswers(local, alone=not tiered)
+    return PromptAnswers()
 
 
 def _lmcache_tier(config: CacheConfig, clock: Clock, telemetry: Telemetry) -> RemoteTier | None:

@@ -14,6 +14,7 @@ import attrs
 
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.guard import guarded
+from eccache.app.prompt_answers import PromptAnswers
 from eccache.app.stats import CacheStats
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.verified_read import Reading, fault_outcome, read_verified
@@ -48,8 +49,7 @@ class EngineParts(Generic[T]):
         clock: for deadlines and creation times.
         writer: carries out puts.
         calls: makes calls to the store that may hang.
-        at_once: says whether an entry is there where that can be told without waiting for anybody; None
-            where it can't.
+        prompt: tells what can be told without waiting for anybody.
     """
 
     store: EntryStore
@@ -60,7 +60,7 @@ class EngineParts(Generic[T]):
     clock: Clock
     writer: BackgroundWriter
     calls: BoundedCalls
-    at_once: Callable[[EntryRef], bool | None] = lambda _: None
+    prompt: PromptAnswers = attrs.field(factory=PromptAnswers)
 
 
 class SourceChangedError(StoreFault):
@@ -208,7 +208,7 @@ class ECCacheEngine(Generic[T]):
         ref = self.ref(mm_hash)
         if self._closed:
             return False
-        known = self._parts.at_once(ref)
+        known = self._parts.prompt.contains(ref)
         if known is not None:
             return known
         return self._bounded("contains", lambda: self._parts.store.contains(ref), otherwise=False)
@@ -278,6 +278,9 @@ class ECCacheEngine(Generic[T]):
         return self._last_store_stats
 
     def _read(self, ref: EntryRef) -> Reading:
+        known = self._parts.prompt.read(ref)
+        if known is not None:
+            return known
         try:
             return self._parts.calls.call(
                 lambda: read_verified(self._parts.store, ref), self._store_timeout_seconds

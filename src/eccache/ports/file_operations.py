@@ -115,14 +115,21 @@ class AttributeOperations(Protocol):
         """Lock an open file until it is closed, by whatever end; False if another open file has it."""
         ...
 
-    def map_private(self, descriptor: int, nbytes: int) -> memoryview | None:
+    def map_private(
+        self, descriptor: int, nbytes: int, *, only_cached: bool = False
+    ) -> memoryview | None:
         """Map the first *nbytes* privately, every page present, and return them writable.
 
         The mapping needs *descriptor* no more, and lives for as long as something refers to it.
 
+        Args:
+            descriptor: the file.
+            nbytes: how much of it, 1 or more.
+            only_cached: never wait for the medium. To be asked for this user's own files.
+
         Returns:
             1-D bytes; None where the system can't tell beforehand whether every page can be had, so
-            that touching one could end the process.
+            that touching one could end the process, and where not all of it is cached but has to be.
         """
         ...
 

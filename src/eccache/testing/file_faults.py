@@ -94,7 +94,9 @@ class _Featureless(_Intercepted):
     def allocate(self, descriptor: int, nbytes: int) -> bool:
         return False
 
-    def map_private(self, descriptor: int, nbytes: int) -> memoryview | None:
+    def map_private(
+        self, descriptor: int, nbytes: int, *, only_cached: bool = False
+    ) -> memoryview | None:
         return None
 
     def lock(self, descriptor: int) -> bool:

@@ -181,7 +181,9 @@ class SimulatedProcess:
         node.locked_by = (self, descriptor)
         return True
 
-    def map_private(self, descriptor: int, nbytes: int) -> memoryview | None:
+    def map_private(
+        self, descriptor: int, nbytes: int, *, only_cached: bool = False
+    ) -> memoryview | None:
         """Return a copy, which is what a private mapping of a file that nobody changes is."""
         self._step("map_private")
         data = self._node(descriptor).data

@@ -138,6 +138,14 @@ def test_a_get_is_the_entry_or_a_fault(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", ERRNOS, ids=ERRNO_NAMES)
+def test_what_is_cached_is_the_entry_or_nothing(number: int) -> None:
+    """A fault is left to `get`, which tells of it."""
+    for failed in failures(lambda store: bytes(store.cached_frame(REF) or b""), number):
+        assert failed.result == (OLD if failed.operation == "close" else b""), failed.operation
+        assert 0 == failed.descriptors, failed.operation
+
+
+@pytest.mark.parametrize("number", ERRNOS, ids=ERRNO_NAMES)
 def test_contains_never_raises(number: int) -> None:
     """A fault is False."""
     assert [False] == [failed.result for failed in failures(lambda s: s.contains(REF), number)]

@@ -137,6 +137,17 @@ def test_what_cannot_be_mapped_is_an_error(tmp_path: Path) -> None:
     FILES.close(descriptor)
 
 
+def test_only_what_is_cached_is_mapped_where_nobody_may_wait(path: Path, descriptor: int) -> None:
+    """A hole that nobody has read is in no memory; asking does not bring it there."""
+    assert CONTENT == bytes(FILES.map_private(descriptor, len(CONTENT), only_cached=True) or b"")
+    os.truncate(path, len(CONTENT) + (1 << 16))
+    for _ in range(2):
+        assert FILES.map_private(descriptor, len(CONTENT) + (1 << 16), only_cached=True) is None
+    assert 0 == mappings_of(path)
+    mapped(descriptor, len(CONTENT) + (1 << 16))
+    assert FILES.map_private(descriptor, len(CONTENT) + (1 << 16), only_cached=True)
+
+
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_a_system_that_cannot_populate_maps_nothing(
     path: Path, descriptor: int, monkeypatch: pytest.MonkeyPatch, platform: str

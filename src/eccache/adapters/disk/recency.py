@@ -39,9 +39,13 @@ class Recency:
         except OSError:
             return
 
+    def is_due(self, status: os.stat_result) -> bool:
+        """Return whether a use now is to be noted: the last was not noted a short while ago."""
+        return abs(self._clock.unix() - status.st_mtime) > self._policy.touch_seconds
+
     def touch(self, descriptor: int, status: os.stat_result) -> None:
-        """Note that an open file is used, unless that was noted a short while ago."""
-        if abs(self._clock.unix() - status.st_mtime) > self._policy.touch_seconds:
+        """Note that an open file is used, if that is due."""
+        if self.is_due(status):
             self.set(descriptor)
 
     def ranking(self) -> Callable[[int], int]:

@@ -7,6 +7,7 @@ import random
 import stat
 import threading
 from collections.abc import Iterator
+from typing import Final
 
 from eccache.adapters.disk.faults import FULL, store_fault
 from eccache.adapters.disk.layout import (
@@ -33,6 +34,9 @@ from eccache.ports.clock import Clock
 from eccache.ports.file_operations import FileOperations
 from eccache.ports.storage import EntryInfo, StoreStats
 from eccache.ports.telemetry import Telemetry
+
+_SMALL_NBYTES: Final = 1 << 20
+"""Up to here a hand-over to another thread takes longer than all else that a read does."""
 
 
 class DiskStore:
@@ -99,6 +103,34 @@ class DiskStore:
             return self._leased(self._layout.entry(ref))
         except OSError as error:
             raise store_fault("get", error) from error
+
+    def cached_frame(self, ref: EntryRef) -> memoryview | None:
+        """Map the file of *ref*'s name if it is small and nothing has to be waited for. Never raises.
+
+        Returns:
+            None: there is no such file, or `get` is to be asked: the bytes are not in memory, this use is
+            to be noted, something is wrong.
+        """
+        try:
+            descriptor = self._files.open(self._layout.entry(ref))
+        except OSError:
+            return None
+        try:
+            status = self._files.descriptor_status(descriptor)
+            nbytes = status.st_size
+            if (
+                stat.S_ISREG(status.st_mode)
+                and 0 < nbytes <= _SMALL_NBYTES
+                and status.st_uid == self._files.user()
+                and not self._parts.recency.is_due(status)
+            ):
+                return self._files.map_private(descriptor, nbytes, only_cached=True)
+        except OSError:
+            return None
+        finally:
+            with contextlib.suppress(OSError):
+                self._files.close(descriptor)
+        return None
 
     def put(self, ref: EntryRef, frame: Frame) -> PutOutcome:
         """Publish *frame* under *ref*'s name.

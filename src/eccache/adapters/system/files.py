@@ -139,9 +139,11 @@ class SystemFiles:
             raise
         return True
 
-    def map_private(self, descriptor: int, nbytes: int) -> memoryview | None:
+    def map_private(
+        self, descriptor: int, nbytes: int, *, only_cached: bool = False
+    ) -> memoryview | None:
         """Map the first *nbytes* privately, every page present."""
-        return map_private(descriptor, nbytes)
+        return map_private(descriptor, nbytes, only_cached=only_cached)
 
     def space(self, path: str) -> Space:
         """Return the room where *path* is; a project quota counts where the file system tells of it."""

@@ -31,6 +31,7 @@ _libc.mmap.argtypes = (
 )
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 
 
 class _Mapped(ctypes.Array[ctypes.c_ubyte]):
@@ -49,18 +50,25 @@ class _Mapped(ctypes.Array[ctypes.c_ubyte]):
         _libc.munmap(ctypes.addressof(self), self.mapped_nbytes)
 
 
-def map_private(descriptor: int, nbytes: int) -> memoryview | None:
+def map_private(descriptor: int, nbytes: int, *, only_cached: bool = False) -> memoryview | None:
     """Map the first *nbytes* (1 or more) of a file privately and writable, every page present.
 
+    Args:
+        descriptor: the file.
+        nbytes: how much of it.
+        only_cached: don't wait for the medium. Holds for files of this process's user: of others'
+            the kernel says that all of it is there.
+
     Returns:
-        1-D bytes, or None where the system can't populate a mapping.
+        1-D bytes, or None where the system can't populate a mapping, or not all of it is cached but
+        has to be.
 
     Raises:
         OSError: it can't be mapped, or a page can't be had, e.g. EFAULT where the file is shorter.
     """
     if sys.platform != "linux":
         return None
-    if nbytes >= _AHEAD_NBYTES:
+    if nbytes >= _AHEAD_NBYTES and not only_cached:
         # All of it at once, however short the device's own read-ahead is. Free where it is cached.
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, 0, nbytes, os.POSIX_FADV_WILLNEED)
@@ -68,6 +76,9 @@ def map_private(descriptor: int, nbytes: int) -> memoryview | None:
     address = _libc.mmap(None, nbytes, protection, mmap.MAP_PRIVATE, descriptor, 0)
     if address == _FAILED:
         raise _error()
+    if only_cached and not _is_resident(address, nbytes):
+        _libc.munmap(address, nbytes)
+        return None
     while _libc.madvise(address, nbytes, _POPULATE_READ):
         error = _error()
         if error.errno == errno.EINTR:
@@ -79,6 +90,11 @@ def map_private(descriptor: int, nbytes: int) -> memoryview | None:
     owner = _Mapped.from_address(address)
     owner.mapped_nbytes = nbytes
     return memoryview(owner).cast("B")[:nbytes]
+
+
+def _is_resident(address: int, nbytes: int) -> bool:
+    pages = ctypes.create_string_buffer(-(-nbytes // mmap.PAGESIZE))
+    return not _libc.mincore(address, nbytes, pages) and pages.raw.count(1) == len(pages)
 
 
 def _error() -> OSError:
