@@ -88,6 +88,7 @@ def test_a_request_without_media_is_answered(
     named = attrs.evolve(coffee, uuid=hashlib.sha256(b"https://example.org/coffee").hexdigest())
     ((mm_hash, entry),) = transfer_params(producer, Question("?", (named,))).items()
     assert named.uuid == mm_hash
+    assert 2 <= producer.metrics().total("vllm:eccache_stored_total")  # with its third request
     status, reply = ask_without_media(consumer, mm_hash, entry)
     assert (200, expected[0]) == (status, reply)
     assert [] == consumer.encoder_runs()[1:]
