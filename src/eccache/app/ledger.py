@@ -40,6 +40,8 @@ from eccache.ports.lookup import Item, PermittedSave, StepPlan, WorkerReport
 from eccache.ports.telemetry import Level, Telemetry
 
 _MISS = LookupOutcome.MISS.value
+_UNTOLD = frozenset({LookupOutcome.TIMEOUT.value, "bypassed"})
+"""Counters of what could not be told for want of time or room."""
 _NOTHING = StepPlan()
 
 
@@ -118,6 +120,11 @@ class PromiseLedger:
         """Return whether a private, verified copy of *mm_hash* is at hand. One dict access."""
         return mm_hash in self._ready
 
+    def may_be_found(self, request_id: str, mm_hash: str) -> bool:
+        """Return whether another round may find what the last one of this request did not."""
+        request = self._requests.get(request_id)
+        return not self._closed and request is not None and mm_hash not in request.absent
+
     def allocated(self, request_id: str, item: Item, *, storable: bool) -> None:
         """Turn the promise of *item* into a load, whoever asked for it; else note that it may be saved."""
         copy = self._ready.pop(item.mm_hash, None)
@@ -188,7 +195,7 @@ class PromiseLedger:
             else:
                 self._miss(promise, request, _MISS)
             return False
-        elif self._may_wait(request, now):
+        elif self._may_wait(request, item, now):
             self._claim(promise, request, item)
             self._continue(promise, request, now)
         return item.mm_hash in request.claims
@@ -209,7 +216,7 @@ class PromiseLedger:
         promise = Promise(item.mm_hash)
         if absent and not item.expected:
             self._miss(promise, request, _MISS)
-        elif self._may_wait(request, now):
+        elif self._may_wait(request, item, now):
             self._promises[item.mm_hash] = promise
             self._claim(promise, request, item)
             if absent:
@@ -232,14 +239,14 @@ class PromiseLedger:
             else:
                 self._start(promise, request, ref, now)
 
-    def _may_wait(self, request: Request, now: float) -> bool:
+    def _may_wait(self, request: Request, item: Item, now: float) -> bool:
         """Return whether *request* may be deferred; it then counts as such, from now to its deadline."""
         if request.request_id in self._deferred:
             return True
         if request.deadline < math.inf:  # its time is over, and this item came up only now
             self._telemetry.count(LookupOutcome.TIMEOUT.value)
             return False
-        if len(self._deferred) >= self._limits.max_deferred_requests:
+        if not item.required and len(self._deferred) >= self._limits.max_deferred_requests:
             # Not remembered as a miss: whenever it asks again, there may be room.
             self._telemetry.count("bypassed", reason="deferral_limit")
             return False
@@ -333,6 +340,9 @@ class PromiseLedger:
                 self._miss(promise, request, "bypassed", reason="promise_capacity")
             else:
                 self._miss(promise, request, _MISS)
+                polled = promise.retry_at + self._limits.expected_poll_seconds
+                if self._clock.monotonic() >= polled:
+                    request.absent.discard(mm_hash)  # nobody has looked of late
 
     # --- claims, and the end of a promise -------------------------------------------------------------
 
@@ -354,6 +364,8 @@ class PromiseLedger:
         """Settle an input for this round of *request*: it will be computed."""
         self._telemetry.count(counter, reason=reason)
         request.missed.add(promise.mm_hash)
+        if counter not in _UNTOLD:
+            request.absent.add(promise.mm_hash)
         self._unclaim(promise, request)
 
     def _miss_all(self, promise: Promise, counter: str, *, reason: str | None = None) -> None:

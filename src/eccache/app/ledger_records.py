@@ -43,6 +43,7 @@ class Request:
         settled: it was answered True, so the next call starts a new round.
         deadline: monotonic seconds after which it waits no longer; infinite before it has to wait.
         missed: inputs that are not looked up again in this round.
+        absent: those of them that were looked for, and are not to be had.
         claims: inputs whose promise it waits for or holds.
     """
 
@@ -50,6 +51,7 @@ class Request:
     settled: bool = False
     deadline: float = math.inf
     missed: set[str] = attrs.field(factory=set)
+    absent: set[str] = attrs.field(factory=set)
     claims: set[str] = attrs.field(factory=set)
 
     def new_round(self) -> None:
@@ -57,3 +59,4 @@ class Request:
         self.settled = False
         self.deadline = math.inf
         self.missed.clear()
+        self.absent.clear()

@@ -36,6 +36,7 @@ class Item:
             hit before the deadline.
         variant: tells inputs of one id apart that must not share; see `domain.key.mm_digest`.
         content: what its entry must have been made of; None: the id is all that is known.
+        required: nothing but its entry can supply it, so that its request waits however many do.
         width: values in a row, where the framework has measured it.
         dtype: torch's name of the element type that the encoder makes, where that is known.
     """
@@ -43,6 +44,7 @@ class Item:
     mm_hash: str
     num_embeds: int
     expected: bool = False
+    required: bool = False
     variant: str = ""
     content: Content | None = attrs.field(default=None, eq=False)
     width: int | None = None
@@ -133,6 +135,13 @@ class PromiseLookup(Protocol):
 
         True holds until the next call of `ensure`, `take_step`, `finished` or `close`. It names no
         request: the caller sees to it that live requests agree on the rows of an id.
+        """
+        ...
+
+    def may_be_found(self, request_id: str, mm_hash: str) -> bool:
+        """Return whether another round may find what the last one of this request did not.
+
+        True where there was no time or no room for it; False where it is not there, or not to be used.
         """
         ...
 

@@ -313,3 +313,68 @@ def test_a_limit_that_makes_no_sense_is_refused(limits: dict[str, Any]) -> None:
     """At start, and by its name."""
     with pytest.raises(ValueError, match=next(iter(limits))):
         attrs.evolve(LIMITS, **limits)
+
+
+# --- inputs that nothing but their entry can supply -----------------------------------------------------
+
+A_REQUIRED = Item("a", 4, required=True)
+
+
+def test_a_request_that_needs_its_entry_waits_however_many_do() -> None:
+    """The bound keeps others from waiting: they have an encoder."""
+    ledger = Ledger(max_deferred_requests=1)
+    assert not ledger.port.ensure("first", [B])
+    assert ledger.port.ensure("second", [A])
+    assert not ledger.port.ensure("third", [A_REQUIRED])
+    assert 1 == ledger.count("bypassed:deferral_limit")
+
+
+def test_what_there_was_no_time_for_may_be_found() -> None:
+    """In a round of its own, with a whole deadline."""
+    ledger = Ledger()
+    assert not ledger.port.ensure("r", [A])
+    ledger.clock.advance(5.0)
+    assert ledger.port.ensure("r", [A])
+    assert ledger.port.may_be_found("r", "a")
+    assert not ledger.port.ensure("r", [A])
+    ledger.lookups.find("a", rows=4)
+    assert ledger.port.ensure("r", [A])
+    assert ledger.port.is_promised("a")
+
+
+@pytest.mark.parametrize(
+    "outcome", [LookupOutcome.MISS, LookupOutcome.CORRUPT, LookupOutcome.ERROR]
+)
+def test_what_was_looked_for_in_vain_is_not_to_be_had(outcome: LookupOutcome) -> None:
+    """Until another round says something else."""
+    ledger = Ledger()
+    assert not ledger.port.ensure("r", [A])
+    ledger.lookups.answer(ledger.lookups.jobs[0], outcome)
+    assert ledger.port.ensure("r", [A])
+    assert not ledger.port.may_be_found("r", "a")
+    assert not ledger.port.ensure("r", [A])
+    assert ledger.port.may_be_found("r", "a")
+
+
+@pytest.mark.parametrize("polled", [True, False])
+def test_what_is_expected_and_never_comes_is_absent_if_somebody_looked(polled: bool) -> None:  # noqa: FBT001
+    """A request that nobody asked about for a while may have got its entry meanwhile."""
+    ledger = Ledger()
+    ledger.absent = {"a"}
+    assert not ledger.port.ensure("r", [A_EXPECTED])
+    for _ in range(9 if polled else 0):
+        ledger.clock.advance(0.5)
+        assert not ledger.port.ensure("r", [A_EXPECTED])
+    ledger.clock.advance(0.5 if polled else 5.0)
+    assert ledger.port.ensure("r", [A_EXPECTED])
+    assert (not polled) is ledger.port.may_be_found("r", "a")
+    assert 1 == ledger.count("misses")
+
+
+def test_nobody_finds_anything_after_the_end() -> None:
+    """Neither a request that is unknown, nor a ledger that is closed."""
+    ledger = Ledger()
+    assert not ledger.port.may_be_found("stranger", "a")
+    ledger.port.ensure("r", [A])
+    ledger.port.close()
+    assert not ledger.port.may_be_found("r", "a")

@@ -41,6 +41,10 @@ class FakeLookup:
         """Whether a copy is ready."""
         return mm_hash in self.ready
 
+    def may_be_found(self, request_id: str, mm_hash: str) -> bool:
+        """Whether it is stored, and was only given up."""
+        return mm_hash in self.stored
+
     def allocated(self, request_id: str, item: Item, *, storable: bool) -> None:
         """Turn a copy into a load, or allow a save."""
         if self.ready.pop(item.mm_hash, None) is not None:

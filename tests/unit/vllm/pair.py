@@ -56,6 +56,10 @@ class World:
         """Whether a copy is ready."""
         return mm_hash in self.ready
 
+    def may_be_found(self, request_id: str, mm_hash: str) -> bool:
+        """Every look-up in this world comes to an end."""
+        return False
+
     def allocated(self, request_id: str, item: Item, *, storable: bool) -> None:
         """Turn a copy into a load, or allow a save."""
         loads, saves = self._plan

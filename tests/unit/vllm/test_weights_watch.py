@@ -91,6 +91,20 @@ def test_the_end_of_a_worker_is_no_reset() -> None:
     ResetWatch(lambda: torch.empty(0), seen._count).close()  # noqa: SLF001 - one that never watched
 
 
+def test_each_reset_can_be_seen_where_none_counts_for_good() -> None:
+    """For an operator who says that weights stay: outputs are gone each time, and nothing else is."""
+    seen = Seen()
+    watch = ResetWatch(lambda: torch.empty(0), seen._count, once=False)  # noqa: SLF001
+    for times in range(1, 4):
+        cache: Cache = {}
+        watch.watch(cache)
+        watch.watch(cache)
+        cache.clear()
+        cache.clear()
+        assert (times, False) == (seen.times, watch.happened)
+    watch.close()
+
+
 def test_what_may_replace_weights_is_foreseen(make_config: MakeConfig, both_config: Any) -> None:
     """Weight transfer and worker extensions, which is how trainers push weights."""
     assert "" == foreseen_replacement(both_config)
@@ -123,6 +137,19 @@ def test_a_beacon_is_lit_until_it_goes_out(token: str) -> None:
         watch.close()
         watch.close()
     assert not watches[0].is_lit()
+
+
+def test_a_beacon_can_blink(token: str) -> None:
+    """Whoever watches sees it once for each time, and goes on watching."""
+    beacon, watch = Beacon(token, Rank()), BeaconWatch(token, Rank())
+    for _ in range(20):  # more than a backlog
+        assert not watch.blinked()
+        beacon.blink()
+        assert [True, False, False] == [watch.blinked() for _ in range(3)]
+    beacon.close()
+    assert watch.blinked()
+    assert watch.blinked(), "what is out stays out"
+    watch.close()
 
 
 def test_a_child_of_the_worker_does_not_keep_its_beacon_lit(token: str) -> None:

@@ -97,6 +97,7 @@ class Admission:
             identifier,
             rows.pop(),
             expected=features.is_expected(request, identifier),
+            required=bare,
             variant=self._policy.variant(facts),
             content=content,
             width=self._knowledge.widths.get(feature.modality),

@@ -71,7 +71,12 @@ class Beacon:
             ) from error
 
     def close(self) -> None:
-        """Go out, and let whoever watches see it. Idempotent, never raises.
+        """Go out, and let whoever watches see it. Idempotent, never raises."""
+        self.blink()
+        self._socket.close()
+
+    def blink(self) -> None:
+        """Go out for those who watch now, who see it; be lit for whoever looks next. Never raises.
 
         Connections are shut down one by one: a child process may have inherited the socket, and a
         connection that only lies in the backlog would outlive its closing.
@@ -82,7 +87,6 @@ class Beacon:
                 connection, _ = self._socket.accept()
                 with connection:
                     connection.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
 
 
 class BeaconWatch:
@@ -97,12 +101,10 @@ class BeaconWatch:
     """
 
     def __init__(self, token: str, rank: Rank) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        self._socket.settimeout(0)
+        self._address = _address(token, rank)
         try:
-            self._socket.connect(_address(token, rank))
+            self._socket = self._connected()
         except OSError as error:
-            self._socket.close()
             msg = f"the scheduler can't watch over its worker {rank}: {error}."
             raise ConfigError(msg, remedy=_REMEDY) from error
 
@@ -115,9 +117,29 @@ class BeaconWatch:
         except OSError:
             return False
 
+    def blinked(self) -> bool:
+        """Return whether the beacon went out since this was last asked; watch it again if it is lit."""
+        if self.is_lit():
+            return False
+        with contextlib.suppress(OSError):
+            watched = self._connected()
+            self._socket.close()
+            self._socket = watched
+        return True
+
     def close(self) -> None:
         """Look away. Idempotent."""
         self._socket.close()
+
+    def _connected(self) -> socket.socket:
+        with contextlib.ExitStack() as undo:
+            made = undo.enter_context(
+                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+            )
+            made.settimeout(0)
+            made.connect(self._address)
+            undo.pop_all()
+        return made
 
 
 def prove_reachable(token: str, ranks: Iterable[Rank]) -> None:

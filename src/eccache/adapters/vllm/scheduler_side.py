@@ -25,6 +25,8 @@ from eccache.ports.lookup import Content, Item, PromiseLookup, WorkerReport
 from eccache.ports.telemetry import Level, Telemetry
 
 _UNSETTLED: Final = sys.maxsize
+MAX_EXTRA_ROUNDS: Final = 12
+"""How often a request without media is looked up again for want of time or room, before it is given up."""
 
 
 @attrs.define(eq=False)
@@ -39,6 +41,7 @@ class _Tracked:
         bare: inputs that came without anything to run the encoder on.
         looked_up_from: the number of computed tokens from which on everything was looked up.
         settled_from: the number of computed tokens from which on nothing at all is to be done.
+        extra_rounds: look-ups begun again since every bare input was last promised.
         unavailable: one of its inputs can be had from nowhere.
         allowed: inputs that the workers were allowed to save for it.
     """
@@ -50,6 +53,7 @@ class _Tracked:
     bare: set[str] = attrs.field(factory=set)
     looked_up_from: int = _UNSETTLED
     settled_from: int = _UNSETTLED
+    extra_rounds: int = 0
     unavailable: bool = False
     allowed: set[str] = attrs.field(factory=set)
 
@@ -86,6 +90,8 @@ class SchedulerSide:
         weights_intact: whether the encoder still has the weights that it had at the start; asked before
             each look-up and each promise.
         received_aside: reports that workers sent past vLLM, each once.
+        was_emptied: whether the accelerator's outputs were thrown away, weights unchanged, since this was
+            last asked; asked along with *weights_intact*.
     """
 
     def __init__(
@@ -96,6 +102,7 @@ class SchedulerSide:
         telemetry: DrainedTelemetry,
         weights_intact: Callable[[], bool] = lambda: True,
         received_aside: Callable[[], Iterable[WorkerReport]] = tuple,
+        was_emptied: Callable[[], bool] = lambda: False,
     ) -> None:
         self._lookup = lookup
         self._admission = admission
@@ -103,6 +110,7 @@ class SchedulerSide:
         self._telemetry = telemetry
         self._weights_intact = weights_intact
         self._received_aside = received_aside
+        self._was_emptied = was_emptied
         self._stopped = False
         self._tracked: dict[str, _Tracked] = {}
         self._by_item: dict[str, set[str]] = {}
@@ -119,6 +127,8 @@ class SchedulerSide:
         Called in every step for every multimodal request, also while it decodes: a dict access and a
         comparison where there is nothing to do.
         """
+        self._asking = None  # should this fail, nothing is promised in another request's name
+        self._answered.clear()
         tracked = self._tracked.get(request.request_id)
         if (
             tracked is not None
@@ -132,18 +142,19 @@ class SchedulerSide:
     def has_cache_item(self, identifier: str) -> bool:
         """Return whether a verified copy of the input is at hand: from then on a promise."""
         asking = self._asking
-        if asking is None or not self._role.loads or identifier not in asking.items:
+        if asking is None or not self._role.loads:
             return False
+        if not self._answered:  # later on, letting go would break a word
+            self._is_stopped()
+        resident = identifier in self._resident
         # vLLM asks only for what is not on the accelerator, whatever we believed.
         self._resident.discard(identifier)
-        if not self._lookup.is_promised(identifier):
-            return False
-        if (
-            not self._answered and self._is_stopped()
-        ):  # later in a step, letting go would break a word
-            return False
-        self._answered.add(identifier)
-        return True
+        if identifier in asking.items and self._lookup.is_promised(identifier):
+            self._answered.add(identifier)
+            return True
+        # What another request evicts in the step in which this one gets it back never leaves the workers.
+        # Anybody else runs the encoder all the same; without media there is nothing to run it on.
+        return resident and identifier in asking.bare
 
     def update_state_after_alloc(self, request: Any, index: int) -> None:
         """Turn the promise given for an input in this step into a load, or let the input be saved."""
@@ -243,27 +254,36 @@ class SchedulerSide:
         if tracked.unavailable:
             return False
         if self._role.loads:
-            absent = {
-                identifier
-                for identifier, end in tracked.ends.items()
-                if end > computed and identifier not in self._resident
-            }
+            needed = {identifier for identifier, end in tracked.ends.items() if end > computed}
+            absent = needed - self._resident
             if computed < tracked.looked_up_from:
-                needed = [item for key, item in tracked.items.items() if key in absent]
-                if needed and not self._lookup.ensure(tracked.request_id, needed):
+                items = [item for key, item in tracked.items.items() if key in absent]
+                if items and not self._lookup.ensure(tracked.request_id, items):
                     return False
                 tracked.looked_up_from = computed
-            if bare := absent & tracked.bare:
-                # Without an encoder to fall back to, the promise is looked at again in every step.
-                return self._can_be_served(tracked, bare)
+            if needed & tracked.bare:
+                # Without an encoder to fall back to, all of it is looked at again in every step.
+                return self._can_be_served(tracked, absent & tracked.bare)
         tracked.settled_from = computed
         return True
 
     def _can_be_served(self, tracked: _Tracked, bare: set[str]) -> bool:
-        """Return whether every input that no encoder can make is promised; else give up the request."""
+        """Return whether every input that no encoder can make is promised; else give up the request.
+
+        Not for want of time or room: many requests that come at once have to wait for one another.
+        """
         for identifier in bare:
-            if identifier in tracked.items and self._lookup.is_promised(identifier):
+            shared = identifier in tracked.items
+            if shared and self._lookup.is_promised(identifier):
                 continue
+            if (
+                shared
+                and tracked.extra_rounds < MAX_EXTRA_ROUNDS
+                and self._lookup.may_be_found(tracked.request_id, identifier)
+            ):
+                tracked.extra_rounds += 1
+                tracked.looked_up_from = _UNSETTLED
+                return False
             tracked.unavailable = True
             self._unavailable.add(tracked.request_id)
             self._telemetry.count("unavailable")
@@ -276,6 +296,7 @@ class SchedulerSide:
                 remedy="send the media with the request, or check that the producer shares its root",
             )
             return False
+        tracked.extra_rounds = 0
         return True
 
     def _track(self, request: Any, before: _Tracked | None) -> _Tracked:
@@ -331,7 +352,16 @@ class SchedulerSide:
                 self._unclaim(tracked)
                 tracked.items.clear()
                 self._lookup.finished(tracked.request_id)
+            self._forget_residents()
+        elif self._was_emptied():
+            self._forget_residents()
         return self._stopped
+
+    def _forget_residents(self) -> None:
+        """Nothing is on the accelerator any more: look again at what every request needs."""
+        self._resident.clear()
+        for tracked in self._tracked.values():
+            tracked.settled_from = tracked.looked_up_from = _UNSETTLED
 
     def _claim(self, tracked: _Tracked, identifier: str) -> None:
         self._claimed.setdefault(identifier, tracked.items[identifier])

@@ -33,19 +33,23 @@ class ResetWatch(Generic[T]):
 
     Args:
         make_marker: makes a value that may lie in the cache, and that can be referred to weakly.
-        on_reset: is called once, when the cache was emptied. Must not raise.
+        on_reset: is called when the cache was emptied. Must not raise.
+        once: the first time counts for good; else each time, and none changes anything.
     """
 
-    def __init__(self, make_marker: Callable[[], T], on_reset: Callable[[], None]) -> None:
+    def __init__(
+        self, make_marker: Callable[[], T], on_reset: Callable[[], None], *, once: bool = True
+    ) -> None:
         self._make_marker = make_marker
         self._on_reset = on_reset
+        self._once = once
         self._key = f"eccache-{secrets.token_hex(16)}"
         self._marker: weakref.finalize[[], T] | None = None
         self._happened = False
 
     @property
     def happened(self) -> bool:
-        """Whether the cache was emptied since it was first watched."""
+        """Whether the cache was emptied since it was first watched, and that counts for good."""
         return self._happened
 
     def watch(self, encoder_cache: MutableMapping[str, T]) -> None:
@@ -62,5 +66,8 @@ class ResetWatch(Generic[T]):
             self._marker.detach()
 
     def _reset(self) -> None:
-        self._happened = True
+        if self._once:
+            self._happened = True
+        else:
+            self._marker = None  # another one is left in the next step
         self._on_reset()

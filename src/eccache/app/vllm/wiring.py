@@ -125,6 +125,7 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
         common.telemetry,
         (lambda: True) if common.config.fixed_weights else beacon.is_lit,
         tuple if reports is None else reports.receive,
+        beacon.blinked if common.config.fixed_weights else (lambda: False),
     )
 
     def is_there(item: Item) -> bool:
@@ -189,6 +190,7 @@ def worker(vllm_config: Any) -> WorkerParts:
     token = engine_token(vllm_config)
     beacon = Beacon(token, rank)
     reports = ReportSender(token) if output_is_dropped(vllm_config) else None
+    fixed = common.config.fixed_weights
     side = WorkerSide(
         cache,
         WorkerRole(
@@ -198,7 +200,7 @@ def worker(vllm_config: Any) -> WorkerParts:
         ),
         device.current_device,
         device.synchronization_allowed,
-        None if common.config.fixed_weights else ResetWatch(lambda: torch.empty(0), beacon.close),
+        ResetWatch(lambda: torch.empty(0), beacon.blink if fixed else beacon.close, once=not fixed),
         None if reports is None else reports.send,
     )
 
