@@ -190,6 +190,7 @@ def open_store(
         [tier],
         telemetry=telemetry,
         close_timeout_seconds=config.close_timeout_seconds,
+        max_held_nbytes=config.write_queue_nbytes,
     )
 
 

@@ -46,7 +46,7 @@ class CircuitBreaker:
             return self._state()
 
     def admits(self) -> bool:
-        """Return whether to make a call now; each True must be answered by `succeeded` or `failed`."""
+        """Return whether to make a call now; each True must be answered, by one of the three below."""
         with self._lock:
             state = self._state()
             if state is TierState.HALF_OPEN:
@@ -61,6 +61,11 @@ class CircuitBreaker:
             self._failures = 0
             self._pause_seconds = FIRST_PAUSE_SECONDS
             self._until = None
+            self._trying = False
+
+    def untold(self) -> None:
+        """Note that a call said nothing of the tier: another trial may be made."""
+        with self._lock:
             self._trying = False
 
     def failed(self) -> None:

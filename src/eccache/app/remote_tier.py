@@ -8,9 +8,10 @@ again later.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.circuit_breaker import CircuitBreaker, TierState
@@ -25,6 +26,8 @@ from eccache.ports.storage import EntryStore
 from eccache.ports.telemetry import Level, Telemetry
 
 R = TypeVar("R")
+TELLING_SHARE: Final = 0.1
+"""Of a call's time limit: who waits for less than that learns nothing of the tier when time runs out."""
 
 
 class RemoteTier:
@@ -51,6 +54,7 @@ class RemoteTier:
         self.name = name
         self._open_store = open_store
         self._timeout_seconds = timeout_seconds
+        self._telling_seconds = TELLING_SHARE * timeout_seconds
         self._clock = clock
         self._telemetry = telemetry
         self._breaker = CircuitBreaker(clock)
@@ -140,16 +144,20 @@ class RemoteTier:
     def _ask(
         self, question: Callable[[EntryStore], R], otherwise: R, deadline: float | None = None
     ) -> R:
+        started = self._clock.monotonic()
+        left = math.inf if deadline is None else deadline - started
+        if left <= 0:  # the caller's time is over, which is no fault of the tier
+            self._count(LookupOutcome.TIMEOUT)
+            return otherwise
+        limit = min(self._timeout_seconds, left)
         if self._closed or self._is_being_opened() or not self._breaker.admits():
             self._telemetry.count(f"{self.name}_skipped")
             return otherwise
-        limit = self._timeout_seconds
-        if deadline is not None:
-            limit = max(0.0, min(limit, deadline - self._clock.monotonic()))
         try:
             answer = self._calls.call(lambda: question(self._opened()), limit)
         except Exception as fault:  # noqa: BLE001 - the boundary to a tier: any fault is a miss
-            self._failed(fault)
+            waited = self._clock.monotonic() - started
+            self._failed(fault, told=waited < limit or limit >= self._telling_seconds)
             return otherwise
         self._breaker.succeeded()
         return answer
@@ -157,9 +165,12 @@ class RemoteTier:
     def _is_being_opened(self) -> bool:
         return self._store is None and self._opening.locked()
 
-    def _failed(self, fault: Exception) -> None:
-        self._breaker.failed()
+    def _failed(self, fault: Exception, *, told: bool) -> None:
         timeout = isinstance(fault, StoreTimeout)
+        if told or not timeout:
+            self._breaker.failed()
+        else:
+            self._breaker.untold()
         self._count(LookupOutcome.TIMEOUT if timeout else LookupOutcome.ERROR)
         self._telemetry.event(
             Level.WARNING,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 from eccache.app.guard import guarded
 from eccache.app.remote_tier import RemoteTier
@@ -58,6 +59,7 @@ class TieredStore:
         remotes: asked in order, each safe to ask; closed with this.
         telemetry: counts copies that were left out.
         close_timeout_seconds: `close` gives up on copies that make no progress for this long.
+        max_held_nbytes: bytes of all frames that wait in memory to be copied; one alone may be larger.
     """
 
     def __init__(
@@ -67,11 +69,15 @@ class TieredStore:
         *,
         telemetry: Telemetry,
         close_timeout_seconds: float,
+        max_held_nbytes: int = 1 << 30,
     ) -> None:
         self.local = local
         self.remotes = tuple(remotes)
         self._telemetry = telemetry
         self._close_timeout_seconds = close_timeout_seconds
+        self._max_held_nbytes = max_held_nbytes
+        self._held_nbytes = 0
+        self._holding = threading.Lock()
         self._copier = BackgroundWriter(1, lambda: None)
 
     def contains(self, ref: EntryRef) -> bool:
@@ -90,7 +96,7 @@ class TieredStore:
         for remote in self.remotes:
             frame = remote.fetch(ref, deadline=deadline)
             if frame is not None:
-                self._copy(functools.partial(self._fill_local, ref, frame))
+                self._copy(functools.partial(self._fill_local, ref, frame), frame.nbytes)
                 return MemoryLease(frame)
         return None
 
@@ -104,7 +110,8 @@ class TieredStore:
         if outcome is not PutOutcome.ALREADY_PRESENT:
             rejected = _whole(frame) if outcome is PutOutcome.REJECTED else None
             for remote in self.remotes:
-                self._copy(functools.partial(self._fill_remote, remote, ref, rejected))
+                held = 0 if rejected is None else rejected.nbytes
+                self._copy(functools.partial(self._fill_remote, remote, ref, rejected), held)
         return outcome
 
     def remove(self, ref: EntryRef, reason: RemoveReason) -> bool:
@@ -134,11 +141,25 @@ class TieredStore:
             remote.close()
         self.local.close()
 
-    def _copy(self, copy: functools.partial[bool]) -> None:
-        if self._copier.pending >= MAX_PENDING_COPIES:
+    def _copy(self, copy: Callable[[], bool], held_nbytes: int) -> None:
+        """Make *copy* in the background, which holds *held_nbytes* of memory until then; or leave it out."""
+        if self._copier.pending >= MAX_PENDING_COPIES or not self._hold(held_nbytes):
             self._telemetry.count("copies_left_out")
             return
-        self._copier.submit(lambda: guarded(self._telemetry, "tiers", copy, otherwise=False))
+        self._copier.submit(functools.partial(self._copied, copy, held_nbytes))
+
+    def _copied(self, copy: Callable[[], bool], held_nbytes: int) -> bool:
+        well = guarded(self._telemetry, "tiers", copy, otherwise=False)
+        with self._holding:
+            self._held_nbytes -= held_nbytes
+        return well
+
+    def _hold(self, nbytes: int) -> bool:
+        with self._holding:
+            if self._held_nbytes and self._held_nbytes + nbytes > self._max_held_nbytes:
+                return False
+            self._held_nbytes += nbytes
+            return True
 
     def _fill_local(self, ref: EntryRef, frame: memoryview) -> bool:
         return self.local.put(ref, SealedFrame(frame)) is not PutOutcome.REJECTED

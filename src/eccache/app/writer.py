@@ -90,6 +90,7 @@ class BackgroundWriter:
             if job is None:
                 return
             well = job()
+            del job  # or what it holds, perhaps 130 MB, would be kept until the next one comes
             with self._changed:
                 self._finished += 1
                 self._failed += not well

@@ -43,6 +43,20 @@ def test_a_few_failures_in_a_row_open_it_and_time_half_opens_it() -> None:
     assert breaker.admits()
 
 
+def test_a_trial_that_says_nothing_is_followed_by_another() -> None:
+    """Neither better nor worse is known: the pause is not longer, and the tier not trusted."""
+    clock = ManualClock()
+    breaker = CircuitBreaker(clock)
+    for _ in range(FAILURES_TO_OPEN):
+        failing(breaker)
+    clock.now += FIRST_PAUSE_SECONDS
+    for _ in range(3):
+        assert breaker.admits()
+        assert not breaker.admits()
+        breaker.untold()
+        assert "half_open" == state_of(breaker)
+
+
 def test_successes_between_failures_keep_it_closed() -> None:
     """Only failures in a row count."""
     breaker = CircuitBreaker(ManualClock())

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from eccache.adapters.memory import MemoryStore
-from eccache.app.circuit_breaker import FAILURES_TO_OPEN, FIRST_PAUSE_SECONDS
+from eccache.app.circuit_breaker import FAILURES_TO_OPEN, FIRST_PAUSE_SECONDS, TierState
 from eccache.app.engine import ECCacheEngine
 from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
-from eccache.domain.outcomes import RemoveReason
+from eccache.domain.frame import Frame
+from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.ports.storage import EntryStore, ReadLease
 from tests.unit.app.clock import ManualClock
 from tests.unit.app.engines import LONG, engine_over, flip_a_bit, memory_store
@@ -212,6 +213,27 @@ def test_a_callers_deadline_bounds_a_fetch() -> None:
     let_go.set()
 
 
+def test_callers_whose_time_runs_out_say_nothing_of_the_tier() -> None:
+    """A burst of look-ups that wait for one another ends with calls that get no time: it stays asked."""
+    clock_moved = threading.Event()
+
+    class Slow(Unclosed):
+        def get(self, ref: EntryRef, *, deadline: float | None = None) -> ReadLease | None:
+            """Answer late, after the caller has given up."""
+            host.clock.now += 1.0
+            assert clock_moved.wait(LONG)
+            return super().get(ref, deadline=deadline)
+
+    host = Host(lambda: Slow(shared()))
+    ref = host.cache.ref("h")
+    for _ in range(2 * FAILURES_TO_OPEN):
+        assert host.remote.fetch(ref, deadline=host.clock.monotonic() + 0.01) is None
+        assert host.remote.fetch(ref, deadline=host.clock.monotonic()) is None
+    assert TierState.CLOSED is host.remote.state
+    assert 4 * FAILURES_TO_OPEN == host.telemetry.total("remote_timeouts")
+    clock_moved.set()
+
+
 def test_removal_reaches_every_tier_but_eviction_and_quarantine_do_not() -> None:
     """The caller's decision holds everywhere; the local store's own only there."""
     remote = shared()
@@ -244,6 +266,56 @@ def test_copies_that_wait_are_bounded_and_those_left_out_counted(
     host.put()
     assert 1 == host.telemetry.total("copies_left_out")
     assert 1 == host.local.stats().entries
+
+
+def test_frames_that_wait_in_memory_are_bounded_by_their_bytes() -> None:
+    """What came from a remote is kept for as long as the local store is busy; not any number of it."""
+    remote = shared()
+    Host(lambda: Unclosed(remote)).put("one")
+    let_go = threading.Event()
+
+    class Busy(Unclosed):
+        def put(self, ref: EntryRef, frame: Frame) -> PutOutcome:
+            """Take long."""
+            assert let_go.wait(LONG)
+            return super().put(ref, frame)
+
+    telemetry = LocalTelemetry(ManualClock(), "eccache.test")
+    host = Host(lambda: Unclosed(remote))
+    ref = host.cache.ref("one")
+    frame_nbytes = next(iter(remote.entries())).nbytes
+    local = memory_store()
+    tiers = TieredStore(
+        Busy(local),
+        [host.remote],
+        telemetry=telemetry,
+        close_timeout_seconds=LONG,
+        max_held_nbytes=2 * frame_nbytes,
+    )
+    for _ in range(5):
+        assert tiers.get(ref) is not None, "it is served all the same"
+    assert 3 == telemetry.total("copies_left_out")
+    let_go.set()
+    assert tiers._copier.flush(LONG)  # noqa: SLF001 - nothing else waits for copies alone
+    assert tiers.get(ref) is not None
+    assert 0 == tiers._held_nbytes  # noqa: SLF001
+    assert 1 == local.stats().entries
+
+
+def test_a_frame_larger_than_the_bound_is_copied_alone() -> None:
+    """Else it never would be."""
+    remote = shared()
+    host = Host(lambda: remote)
+    host.tiers = TieredStore(
+        memory_store(capacity_nbytes=4096),
+        [host.remote],
+        telemetry=host.telemetry,
+        close_timeout_seconds=LONG,
+        max_held_nbytes=1,
+    )
+    host.cache = engine_over(host.tiers)
+    host.put()
+    assert remote.contains(host.cache.ref("h"))
 
 
 def test_an_entry_evicted_before_its_copy_is_not_copied() -> None:

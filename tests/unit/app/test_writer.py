@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -92,4 +93,20 @@ def test_no_thread_runs_before_the_first_job() -> None:
     writer = BackgroundWriter(4, nothing)
     assert before == threading.active_count()
     assert writer.flush(0)
+    assert writer.close(LONG)
+
+
+def test_what_a_job_held_is_let_go_with_it() -> None:
+    """A device's tensor, say: not only when the next job comes."""
+
+    class Held:
+        """Something large."""
+
+    held = Held()
+    alive = weakref.ref(held)
+    writer = BackgroundWriter(1, lambda: None)
+    writer.submit(lambda held=held: held is not None)  # type: ignore[misc]
+    del held
+    assert writer.flush(LONG)
+    assert alive() is None
     assert writer.close(LONG)
