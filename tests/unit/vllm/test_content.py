@@ -213,6 +213,42 @@ def test_a_digest_is_taken_beside_the_scheduler(contents: Contents) -> None:
     assert digest_of(Contents("blake3"), one) == content.digest()
 
 
+def test_without_a_thread_a_digest_is_taken_by_whoever_needs_it(
+    contents: Contents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system that has no more threads may have some later."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    one = feature(pixels=torch.ones(3))
+    content = contents.of(one)
+    assert content is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        contents.start(content)
+    assert content.digest() is not None
+    contents.start(content)
+    assert contents._thread is not None  # noqa: SLF001
+
+
+def test_whatever_data_raises_it_has_no_digest(contents: Contents) -> None:
+    """Also for want of memory: the step that asks must go out, with what was promised in it."""
+
+    class Raising:
+        def data_ptr(self) -> int:
+            """Look like a tensor."""
+            return 0
+
+        @property
+        def dtype(self) -> str:
+            """Fail."""
+            raise MemoryError
+
+    one = feature(pixels=Raising())
+    assert digest_of(contents, one) is None
+
+
 def test_any_number_of_threads_get_one_answer(contents: Contents) -> None:
     """Who asks first takes it, the others wait for that."""
     large = feature(x=torch.zeros(8 << 20, dtype=torch.uint8))

@@ -47,6 +47,29 @@ def test_a_promise_that_was_not_taken_ends_with_its_step(desk: Desk) -> None:
     assert () == desk.end_step().loads
 
 
+def test_a_promise_that_was_not_taken_ends_with_the_next_request(desk: Desk) -> None:
+    """True was said, memory was short; in the same step the input of a salted request is no load."""
+    desk.lookup.stored = {A}
+    desk.side.ensure_cache_available(make_request("r", Input(id=A, offset=0)), 0)
+    assert desk.side.has_cache_item(A)
+    salted = make_request("s", Input(id=A, offset=0), salt="tenant")
+    for _ in range(2):  # at first sight, and when there is nothing more to do
+        desk.side.ensure_cache_available(salted, 0)
+        desk.side.update_state_after_alloc(salted, 0)
+    assert () == desk.end_step().loads
+
+
+def test_a_request_that_can_not_be_looked_at_gets_nobody_elses_promise(desk: Desk) -> None:
+    """The fault is absorbed one level up, and vLLM goes on with the request."""
+    desk.lookup.stored = {A}
+    desk.side.ensure_cache_available(make_request("r", Input(id=A, offset=0)), 0)
+    broken = make_request("b", Input(id=A, offset=0, rows=9))
+    broken.mm_features[0].mm_position = None
+    with pytest.raises(AttributeError):
+        desk.side.ensure_cache_available(broken, 0)
+    assert desk.side.has_cache_item(A) is False
+
+
 def test_an_untaken_promise_can_be_given_again(desk: Desk) -> None:
     """It is asked for anew in each step until there is memory; the copy is there all the while."""
     desk.lookup.stored = {A}

@@ -67,14 +67,14 @@ class DataContent:
     def _take(self, data: Any) -> str | None:
         if data is None:
             return None
-        digest = self._new_hash()
         try:
+            digest = self._new_hash()
             digest.update(self._modality.encode())
             for name in sorted(data):
                 digest.update(f"\0{name}\0".encode())
                 for piece in _pieces(data[name].data):
                     digest.update(piece)
-        except (TypeError, ValueError, AttributeError, RuntimeError):
+        except Exception:  # noqa: BLE001 - data of any kind, under a step's plan that must go out
             return None
         return str(digest.hexdigest())
 
@@ -139,8 +139,12 @@ class Contents:
     def start(self, content: Content) -> None:
         """Let the digest be taken beside this thread, which will need it soon."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._take, name="eccache-content", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._take, name="eccache-content", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads: whoever needs it takes it
+                return
+            self._thread = thread
         self._wanted.put(content)
 
     def close(self) -> None:
