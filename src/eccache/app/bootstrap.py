@@ -32,6 +32,7 @@ from eccache.adapters.system import (
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
 from eccache.app.engine import ECCacheEngine, EngineParts
+from eccache.app.guard import guarded
 from eccache.app.prompt_answers import PromptAnswers
 from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
@@ -120,27 +121,41 @@ def open_engine(  # noqa: PLR0913 - the arguments of a composition are its parts
         ValueError: unknown dtype or empty model name.
     """
     clock = SystemClock()
+
+    def parts(telemetry: LocalTelemetry, own: EntryStore) -> EngineParts[T]:
+        allocator = (
+            PooledAllocator(config.write_queue_nbytes, make_memory)
+            if make_memory
+            else PooledAllocator(config.write_queue_nbytes)
+        )
+        return EngineParts(
+            store=own,
+            closes_store=store is None,
+            # Of a store that was built elsewhere nothing is known.
+            prompt=_prompt_answers(own) if store is None else PromptAnswers(),
+            host=host,
+            allocator=allocator,
+            telemetry=telemetry,
+            clock=clock,
+            writer=BackgroundWriter(config.writer_threads, allocator.trim),
+            calls=BoundedCalls("eccache-store"),
+            made_anew=parts_of_child,
+        )
+
+    def parts_of_child() -> EngineParts[T]:
+        telemetry = LocalTelemetry(clock)
+        if store is not None:
+            return parts(telemetry, store)
+        nothing: EntryStore = DisabledStore()  # it is too late to stop a start
+        own = guarded(
+            telemetry, "fork", lambda: open_store(config, namespace, clock, telemetry), nothing
+        )
+        return parts(telemetry, own)
+
     telemetry = telemetry or LocalTelemetry(clock)
-    allocator = (
-        PooledAllocator(config.write_queue_nbytes, make_memory)
-        if make_memory
-        else PooledAllocator(config.write_queue_nbytes)
-    )
     own = open_store(config, namespace, clock, telemetry) if store is None else store
-    parts = EngineParts(
-        store=own,
-        closes_store=store is None,
-        # Of a store that was built elsewhere nothing is known.
-        prompt=_prompt_answers(own) if store is None else PromptAnswers(),
-        host=host,
-        allocator=allocator,
-        telemetry=telemetry,
-        clock=clock,
-        writer=BackgroundWriter(config.writer_threads, allocator.trim),
-        calls=BoundedCalls("eccache-store"),
-    )
     engine = ECCacheEngine(
-        parts,
+        parts(telemetry, own),
         namespace=namespace,
         model=model,
         encoder_dtype=canonical_dtype(encoder_dtype),

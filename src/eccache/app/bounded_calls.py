@@ -8,6 +8,7 @@ once, until one of the lost comes back: the circuit is open for exactly as long 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class BoundedCalls:
     def __init__(self, name: str, max_lost: int = MAX_LOST_THREADS) -> None:
         self._name = name
         self._max_lost = max_lost
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may close what its thread is using
         self._idle: list[queue.SimpleQueue[_Call[Any] | None]] = []
         self._lost = 0
         self._closed = False
@@ -88,16 +89,21 @@ class BoundedCalls:
             raise StoreTimeout(msg)
         call = _Call(function, discard)
         inbox = self._inbox()
-        inbox.put(call)
-        if call.done.acquire(timeout=timeout_seconds) or not call.decided.acquire(blocking=False):
-            self._give_back(inbox)
-            if call.error is not None:
-                raise call.error
-            return call.result[0]
-        with self._lock:
-            self._lost += 1
-        msg = f"no answer within {timeout_seconds:g} s"
-        raise StoreTimeout(msg)
+        try:
+            inbox.put(call)
+            call.done.acquire(timeout=timeout_seconds)
+        finally:  # also where the handler of a signal raised: the thread must not be forgotten
+            answered = not call.decided.acquire(blocking=False)
+            if answered:
+                self._give_back(inbox)
+            else:
+                self._count_as_lost(inbox, call)
+        if not answered:
+            msg = f"no answer within {timeout_seconds:g} s"
+            raise StoreTimeout(msg)
+        if call.error is not None:
+            raise call.error
+        return call.result[0]
 
     def close(self) -> None:
         """End the idle threads; those that hang end when they can. Idempotent."""
@@ -108,9 +114,8 @@ class BoundedCalls:
             inbox.put(None)
 
     def _inbox(self) -> queue.SimpleQueue[_Call[Any] | None]:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        with contextlib.suppress(IndexError):
+            return self._idle.pop()
         inbox: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._serve, args=(inbox,), name=self._name, daemon=True).start()
         return inbox
@@ -121,6 +126,12 @@ class BoundedCalls:
                 self._idle.append(inbox)
                 return
         inbox.put(None)
+
+    def _count_as_lost(self, inbox: queue.SimpleQueue[_Call[Any] | None], call: _Call[Any]) -> None:
+        """Leave a thread to itself: it ends once it is done with *call*, of which it may not know yet."""
+        with self._lock:
+            self._lost += 1
+        inbox.put(call)
 
     def _serve(self, inbox: queue.SimpleQueue[_Call[Any] | None]) -> None:
         while (call := inbox.get()) is not None:

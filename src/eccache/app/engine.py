@@ -7,6 +7,8 @@ counts what happened. It never looks into a tensor.
 from __future__ import annotations
 
 import functools
+import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
@@ -50,6 +52,8 @@ class EngineParts(Generic[T]):
         writer: carries out puts.
         calls: makes calls to the store that may hang.
         prompt: tells what can be told without waiting for anybody.
+        made_anew: makes the same parts for a process that was forked, in which no thread of these runs and
+            any lock may be held for ever. None: they are used as they are.
     """
 
     store: EntryStore
@@ -61,6 +65,7 @@ class EngineParts(Generic[T]):
     writer: BackgroundWriter
     calls: BoundedCalls
     prompt: PromptAnswers = attrs.field(factory=PromptAnswers)
+    made_anew: Callable[[], EngineParts[T]] | None = None
 
 
 class SourceChangedError(StoreFault):
@@ -92,6 +97,9 @@ class _WatchedFrame:
 class ECCacheEngine(Generic[T]):
     """A cache of encoder outputs of one model. Any thread may call it; made by `open_cache`.
 
+    In a process that was forked it is as one that was opened there: what the parent has put and not yet
+    stored is the parent's, and counts begin at zero.
+
     Args:
         parts: what it is made of.
         namespace: entries of no other namespace are ever served.
@@ -111,7 +119,9 @@ class ECCacheEngine(Generic[T]):
         store_timeout_seconds: float,
         close_timeout_seconds: float,
     ) -> None:
-        self._parts = parts
+        self._parts_of_process = parts
+        self._pid = os.getpid()
+        self._forked = threading.Lock()
         self._namespace = namespace
         self._model = model
         self._dtype = encoder_dtype
@@ -119,6 +129,17 @@ class ECCacheEngine(Generic[T]):
         self._close_timeout_seconds = close_timeout_seconds
         self._closed = False
         self._last_store_stats = StoreStats(0, 0)
+
+    @property
+    def _parts(self) -> EngineParts[T]:
+        """The parts, of this process's own."""
+        if self._pid != os.getpid():
+            with self._forked:
+                made_anew = self._parts_of_process.made_anew
+                if self._pid != os.getpid() and made_anew is not None:
+                    self._parts_of_process = made_anew()
+                self._pid = os.getpid()
+        return self._parts_of_process
 
     @property
     def namespace(self) -> Namespace:
@@ -144,8 +165,8 @@ class ECCacheEngine(Generic[T]):
                 a change can be seen the entry is dropped and counted.
 
         Returns:
-            False if no buffer could be had now; nothing else. An entry that can never be stored (larger
-            than the cap) is True, and counted as rejected.
+            False if no buffer, or no thread, could be had now; nothing else. An entry that can never be
+            stored (larger than the cap) is True, and counted as rejected.
 
         Raises:
             TypeError: *mm_hash* is not a str, or *tensor* not one dense tensor; says what to pass.
@@ -160,8 +181,12 @@ class ECCacheEngine(Generic[T]):
         if staged is None:
             self._parts.telemetry.count("put_refused")
             return False
+        if not self._parts.writer.submit(functools.partial(self._write, ref, staged)):
+            staged.release()
+            self._require_open()  # it may have been closed meanwhile
+            self._parts.telemetry.count("put_refused")
+            return False
         self._parts.telemetry.count("puts")
-        self._parts.writer.submit(functools.partial(self._write, ref, staged))
         return True
 
     def get(self, mm_hash: str, device: str = "cpu", *, num_tokens: int | None = None) -> T | None:

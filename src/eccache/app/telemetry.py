@@ -44,7 +44,7 @@ class LocalTelemetry:
         self._clock = clock
         self._logger = logging.getLogger(logger_name)
         self._log = structlog.wrap_logger(self._logger, processors=[_render])
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may count in the middle of a count
         self._totals: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
         self._observations: dict[str, deque[float]] = {}

@@ -146,12 +146,13 @@ class TieredStore:
         if self._copier.pending >= MAX_PENDING_COPIES or not self._hold(held_nbytes):
             self._telemetry.count("copies_left_out")
             return
-        self._copier.submit(functools.partial(self._copied, copy, held_nbytes))
+        if not self._copier.submit(functools.partial(self._copied, copy, held_nbytes)):
+            self._let_go(held_nbytes)
+            self._telemetry.count("copies_left_out")
 
     def _copied(self, copy: Callable[[], bool], held_nbytes: int) -> bool:
         well = guarded(self._telemetry, "tiers", copy, otherwise=False)
-        with self._holding:
-            self._held_nbytes -= held_nbytes
+        self._let_go(held_nbytes)
         return well
 
     def _hold(self, nbytes: int) -> bool:
@@ -160,6 +161,10 @@ class TieredStore:
                 return False
             self._held_nbytes += nbytes
             return True
+
+    def _let_go(self, nbytes: int) -> None:
+        with self._holding:
+            self._held_nbytes -= nbytes
 
     def _fill_local(self, ref: EntryRef, frame: memoryview) -> bool:
         return self.local.put(ref, SealedFrame(frame)) is not PutOutcome.REJECTED

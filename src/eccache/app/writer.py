@@ -30,19 +30,20 @@ class BackgroundWriter:
         self._failed_reported = 0
         self._wanted_threads = threads
         self._threads: list[threading.Thread] = []
+        self._closed = False
 
-    def submit(self, job: Callable[[], bool]) -> None:
-        """Queue *job*, which says whether it went well and never raises. Threads start with the first."""
+    def submit(self, job: Callable[[], bool]) -> bool:
+        """Queue *job*, which says whether it went well and never raises. Threads start with the first.
+
+        Returns:
+            False if nothing will run it: after `close`, or where the system allows no thread.
+        """
         with self._changed:
+            if self._closed or not self._has_thread():
+                return False
             self._submitted += 1
-            if len(self._threads) < self._wanted_threads:
-                number = len(self._threads)
-                thread = threading.Thread(
-                    target=self._run, name=f"eccache-writer-{number}", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
-        self._jobs.put(job)
+            self._jobs.put(job)
+        return True
 
     @property
     def pending(self) -> int:
@@ -64,6 +65,7 @@ class BackgroundWriter:
             its thread is left behind.
         """
         with self._changed:
+            self._closed = True
             while self.pending and self._progressed(stall_seconds):
                 pass
             drained = not self.pending
@@ -79,6 +81,18 @@ class BackgroundWriter:
         """Wait for a job to finish; False if none does. The condition is held."""
         before = self._finished
         return self._changed.wait_for(lambda: self._finished != before, stall_seconds)
+
+    def _has_thread(self) -> bool:
+        """Start another thread, if one is wanted; True if any runs. The condition is held."""
+        if len(self._threads) < self._wanted_threads:
+            name = f"eccache-writer-{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the limit of processes, or the interpreter is ending
+                return bool(self._threads)
+            self._threads.append(thread)
+        return True
 
     def _run(self) -> None:
         while True:

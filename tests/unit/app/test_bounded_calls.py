@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import threading
 import weakref
 from collections.abc import Iterator
@@ -122,3 +123,41 @@ def test_close_ends_idle_threads_and_later_calls_still_work() -> None:
         if thread.name == "test-closing":
             thread.join(LONG)
             assert not thread.is_alive()
+
+
+class Interrupted(BaseException):
+    """What a signal's handler raised."""
+
+
+def interrupt(seconds: float) -> None:
+    """Have SIGALRM's handler raise in this thread, which is the main one."""
+
+    def handler(*_: object) -> None:
+        raise Interrupted
+
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def test_a_caller_who_is_interrupted_leaves_no_thread_behind(calls: BoundedCalls) -> None:
+    """Ctrl-C during a call costs no thread: it counts as lost until the call ends, and ends with it."""
+    hang = Hang()
+    interrupt(SOON)
+    with pytest.raises(Interrupted):
+        calls.call(hang, LONG)
+    assert 1 == calls.lost
+    hang.let_go.set()
+    for thread in threading.enumerate():
+        if thread.name == "test-calls":
+            thread.join(LONG)
+            assert not thread.is_alive()
+    assert 0 == calls.lost
+
+
+def test_a_signals_handler_may_close_what_its_thread_is_using(calls: BoundedCalls) -> None:
+    """A handler that runs in the middle of a call of its own thread doesn't wait for that thread."""
+    calls.call(lambda: None, LONG)
+    with calls._lock:  # noqa: SLF001 - where a signal may come
+        assert calls._lock.acquire(blocking=False)  # noqa: SLF001 - or the rest would hang
+        calls.close()
+    assert "still" == calls.call(lambda: "still", LONG)

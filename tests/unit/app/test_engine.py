@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
+import attrs
 import pytest
 import torch
 
+from eccache.adapters.buffers import PooledAllocator
 from eccache.adapters.memory import MemoryStore
+from eccache.adapters.torch import TorchFramework
 from eccache.app.engine import ECCacheEngine
 from eccache.app.stats import CacheStats
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import ClosedError, StoreFault
 from eccache.domain.frame import Frame
 from eccache.domain.outcomes import PutOutcome
+from eccache.ports.host_framework import Staged
 from eccache.ports.storage import ReadLease, StoreStats
 from tests.unit.app.engines import LONG, engine_over, flip_a_bit, memory_store
 from tests.unit.wrapped_store import WrappedStore
@@ -249,6 +255,58 @@ def test_close_waits_for_accepted_puts_and_is_final() -> None:
     for call in use:
         with pytest.raises(ClosedError, match="open another"):
             call()
+
+
+def test_a_put_that_close_overtakes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is accepted that nobody will store, and its buffer is given back."""
+    cache = engine_over(memory_store())
+    allocator = cache._parts.allocator  # noqa: SLF001 - tests look behind
+    assert isinstance(allocator, PooledAllocator)
+    stage = TorchFramework.stage
+
+    def closing(self: TorchFramework, *args: Any, **kwargs: Any) -> Staged | None:  # noqa: ANN401
+        cache.close()
+        return stage(self, *args, **kwargs)
+
+    monkeypatch.setattr(TorchFramework, "stage", closing)
+    with pytest.raises(ClosedError):
+        cache.put("h", OUTPUT)
+    assert 0 == allocator.in_flight_nbytes
+    assert 0 == cache.stats().puts
+
+
+def test_without_a_thread_a_put_is_refused_and_the_next_one_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the limit of threads a put is False, not an exception, and keeps neither buffer nor `flush`."""
+
+    def no_thread(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    with engine_over(memory_store(), budget_nbytes=64) as cache:
+        with monkeypatch.context() as limited:
+            limited.setattr(threading.Thread, "start", no_thread)
+            assert [False] * 9 == [cache.put("h", OUTPUT) for _ in range(9)]
+            assert cache.get("h") is None
+            assert not cache.contains("h")
+        assert cache.flush(0)
+        stored(cache)
+        assert cache.contains("h")
+
+
+def test_a_forked_process_gets_parts_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a child nothing is used that a thread of the parent may hold, or should serve."""
+    child = engine_over(memory_store())
+    for made_anew, expected in ((None, False), (lambda: child._parts, True)):  # noqa: SLF001
+        cache = engine_over(memory_store())
+        cache._parts_of_process = attrs.evolve(cache._parts, made_anew=made_anew)  # noqa: SLF001
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: 1)
+            assert expected == (cache._parts is child._parts_of_process)  # noqa: SLF001
+            assert expected == (cache._parts is child._parts_of_process)  # noqa: SLF001
+        cache._pid = os.getpid()  # noqa: SLF001
+        cache.close()
 
 
 def test_a_store_from_elsewhere_is_left_open() -> None:

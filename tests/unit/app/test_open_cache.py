@@ -235,3 +235,26 @@ def test_a_local_directory_is_asked_for_a_name_on_the_callers_thread(tmp_path: P
     with eccache.open_cache(config, model="m", encoder_dtype="bfloat16", store=store) as cache:
         assert cache.contains("id")
         assert 1 == len(cache._parts.calls._idle)  # noqa: SLF001
+
+
+def test_a_forked_process_opens_the_store_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child has a store of its own; where that can't be had it is too late to stop, and all is a miss."""
+    memory = MemoryStore(capacity_nbytes=1 << 20, clock=ManualClock())
+    elsewhere = eccache.open_cache(
+        config_at(tmp_path / "unused"), model=MODEL, encoder_dtype="bfloat16", store=memory
+    )
+    with opened(tmp_path / "root") as cache, elsewhere:
+        assert cache.put("h", OUTPUT)
+        assert cache.flush(LONG)
+        make = cache._parts.made_anew  # noqa: SLF001 - tests look behind
+        again = elsewhere._parts.made_anew  # noqa: SLF001
+        assert make is not None
+        assert again is not None
+        assert again().store is memory
+        assert make().store.contains(cache.ref("h"))
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        refused = make()
+        assert not refused.store.contains(cache.ref("h"))
+        assert 1 == refused.telemetry.totals()["faults:fork"]

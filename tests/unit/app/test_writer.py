@@ -18,6 +18,12 @@ def nothing() -> None:
     """Do nothing when idle."""
 
 
+def no_thread(_: threading.Thread) -> None:
+    """Stand in for `Thread.start` where the system allows none."""
+    msg = "can't start new thread"
+    raise RuntimeError(msg)
+
+
 def appending(ran: list[int], number: int) -> Callable[[], bool]:
     """Return a job that notes that it ran."""
 
@@ -109,4 +115,30 @@ def test_what_a_job_held_is_let_go_with_it() -> None:
     del held
     assert writer.flush(LONG)
     assert alive() is None
+    assert writer.close(LONG)
+
+
+def test_a_closed_writer_accepts_nothing() -> None:
+    """What nobody will run is refused, and no thread is started that nobody would end."""
+    writer = BackgroundWriter(1, nothing)
+    assert writer.submit(lambda: True)
+    assert writer.close(LONG)
+    before = threading.active_count()
+    assert not writer.submit(lambda: pytest.fail("must not run"))
+    assert before == threading.active_count()
+    assert writer.flush(0)
+
+
+def test_without_a_thread_a_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the system's limit of threads nothing is accepted that would wait for ever."""
+    writer = BackgroundWriter(2, nothing)
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", no_thread)
+        assert not writer.submit(lambda: pytest.fail("must not run"))
+        assert writer.flush(0)
+    assert writer.submit(lambda: True)
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", no_thread)
+        assert writer.submit(lambda: True)  # by the one that there is
+    assert writer.flush(LONG)
     assert writer.close(LONG)

@@ -6,7 +6,9 @@ the next put of about its size, until `trim` is called when nothing is in flight
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
 
 _SMALLEST = 1 << 16
@@ -39,6 +41,14 @@ class PooledBuffer:
             pool._take_back(self.nbytes, self._block)  # noqa: SLF001 - two halves of one thing
             self._block = None
 
+    def __del__(self) -> None:
+        """Note what was never released, e.g. since its holder was interrupted.
+
+        Without the lock, which this very thread may hold, or one that a fork has left behind.
+        """
+        if self._pool is not None:
+            self._pool._forgotten.append((self.nbytes, self._block))  # noqa: SLF001 - as above
+
 
 class PooledAllocator:
     """Bounds bytes in flight and reuses buffers. Implements `ports.allocator.HostAllocator`.
@@ -59,10 +69,12 @@ class PooledAllocator:
         self._lock = threading.Lock()
         self._in_flight = 0
         self._free: dict[int, list[memoryview]] = {}
+        self._forgotten: deque[tuple[int, memoryview | None]] = deque()
 
     def acquire(self, nbytes: int, *, memory: bool) -> PooledBuffer | None:
         """Charge *nbytes*; None under pressure, also when the system has no memory left."""
         size = _size_class(nbytes)
+        self._take_back_forgotten()
         with self._lock:
             if self._in_flight and self._in_flight + nbytes > self._capacity:
                 return None
@@ -80,12 +92,18 @@ class PooledAllocator:
     @property
     def in_flight_nbytes(self) -> int:
         """Bytes charged now."""
+        self._take_back_forgotten()
         return self._in_flight
 
     def trim(self) -> None:
         """Give buffers that wait for reuse back to the system."""
         with self._lock:
             self._free.clear()
+
+    def _take_back_forgotten(self) -> None:
+        while self._forgotten:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                self._take_back(*self._forgotten.popleft())
 
     def _take_back(self, nbytes: int, block: memoryview | None) -> None:
         with self._lock:
