@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eccache.adapters.disk import DiskStore
 from eccache.adapters.disk.layout import Layout
 from eccache.domain.errors import ConfigError, StoreFault
 from eccache.domain.namespace import Namespace
@@ -114,6 +115,26 @@ def test_a_root_that_may_not_be_made_is_refused() -> None:
     place = SimulatedPlace()
     with pytest.raises(ConfigError, match=r"can't be made.*Remedy"):
         place.store(failing(place.process(), "make_directory", number=errno.EACCES))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, ("x" * 200 + "/") * 25], ids=["name", "path"])
+def test_a_root_that_no_system_can_make_is_refused(tmp_path: Path, name: str) -> None:
+    """A name or a path that is too long would be nothing but misses for ever."""
+    with pytest.raises(ConfigError, match=r"can't be made: File name too long.*Remedy"):
+        disk_store(tmp_path / name)
+
+
+def test_a_root_may_be_as_deep_as_paths_go() -> None:
+    """However many folders have to be made for it."""
+    place = SimulatedPlace()
+    store = DiskStore(
+        "/x" * 2000,
+        policy=place.policy,
+        files=place.process(),
+        clock=place.clock,
+        telemetry=place.telemetry,
+    )
+    assert PutOutcome.STORED is put(store, REF)
 
 
 WRITING = (

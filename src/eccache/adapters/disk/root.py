@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -14,7 +15,9 @@ from eccache.adapters.disk.policy import DiskPolicy
 from eccache.domain.errors import ConfigError
 from eccache.ports.file_operations import FileOperations
 
-_MISCONFIGURED: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP})
+_MISCONFIGURED: Final = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+)
 _PARENT_MODE: Final = 0o755
 
 
@@ -83,10 +86,10 @@ def _not_a_directory(path: str) -> ConfigError:
 
 
 def _make_parents(files: FileOperations, path: str) -> None:
-    if files.exists(path):
-        return
-    _make_parents(files, parent(path))
-    try:
-        files.make_directory(path, _PARENT_MODE)
-    except FileExistsError:
-        return
+    missing = []
+    while not files.exists(path):
+        missing.append(path)
+        path = parent(path)
+    for directory in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            files.make_directory(directory, _PARENT_MODE)

@@ -43,6 +43,12 @@ def absolute_directory(value: object) -> str | None:
         path = _path_of_url(path)
     if "\0" in path:
         raise refusal(_NAME, value, "has a NUL character", f"write a path such as {_EXAMPLE}.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise refusal(
+            _NAME, value, "has a character that no path has", f"write a path such as {_EXAMPLE}."
+        ) from error
     expanded = os.path.expanduser(path)  # noqa: PTH111 - pathlib raises RuntimeError for an unknown user
     if expanded.startswith("~"):
         raise refusal(_NAME, value, "names an unknown user's home", "write the path out.")

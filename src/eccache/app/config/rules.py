@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -50,6 +50,10 @@ def one_of(*allowed: str) -> Rule:
             raise refusal(field.name, value, "is not known", f"write {words}.")
 
     return rule
+
+
+TOO_LARGE: Final = 10**9
+"""No size in GiB and no time in seconds needs as much. Timers and 64 bits hold not even ten times of it."""
 
 
 def number(
@@ -96,8 +100,12 @@ def number(
         kind = int if whole else (int, float)
         if isinstance(value, bool) or not isinstance(value, kind):
             raise refusal(field.name, value, f"is no {'whole ' if whole else ''}number", remedy)
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise refusal(field.name, value, "is not finite", remedy)
+        if value >= TOO_LARGE:
+            raise refusal(
+                field.name, value, "is too large", f"write {wanted} and below {TOO_LARGE:,}."
+            )
         if (
             (above is not None and value <= above)
             or (at_least is not None and value < at_least)

@@ -75,7 +75,7 @@ def passed_through(meaning: str) -> Any:  # noqa: ANN401 - as setting()
 
 
 def _as_float(value: object) -> object:
-    return float(value) if type(value) is int else value
+    return float(min(value, rules.TOO_LARGE)) if type(value) is int else value
 
 
 def _frozen_copy(values: object) -> object:
