@@ -32,7 +32,7 @@ def rows(setting: Setting) -> Iterator[Row]:
     entries = QUICK_ENTRIES if setting.quick else ENTRIES
     folder = setting.folder / "scale"
     setting.progress(f"making a store of {entries:,} entries")
-    fill(folder, entries)
+    fill(folder, entries, rows=0)
     size = f"{entries:,} entries"
     before_nbytes = _resident_nbytes()
     store = _opened(folder, 1 << 50)

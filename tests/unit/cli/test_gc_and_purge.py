@@ -87,6 +87,15 @@ def test_gc_removes_empty_directories(filled: Filled, invoke: Invoke) -> None:
     assert (filled.root / "v1" / filled.beta.fingerprint / "namespace.json").exists()
 
 
+def test_gc_leaves_what_is_not_ours(filled: Filled, invoke: Invoke) -> None:
+    """A file that somebody put beside the shards of a namespace stays, and so does its directory."""
+    next(filled.root.rglob("org%2Fbeta*")).unlink()
+    notes = filled.root / "v1" / filled.beta.fingerprint / "notes.txt"
+    notes.write_text("mine")
+    assert 1 == document(invoke("gc", "--path", filled.root, "--json"))["directories"]
+    assert "mine" == notes.read_text()
+
+
 def test_gc_tells_a_person_what_went(filled: Filled, invoke: Invoke) -> None:
     """Each kind of thing has its line."""
     unfinished(filled, "dead")

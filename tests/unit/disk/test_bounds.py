@@ -249,6 +249,29 @@ def test_others_unfinished_writes_count() -> None:
         assert 2 == place.store().stats().entries
 
 
+def test_nothing_is_evicted_for_what_would_not_fit_all_the_same() -> None:
+    """While others write as much as the cap allows, a put is rejected and what is stored stays."""
+    place = SimulatedPlace(policy=policy_of(4 * ENTRY_NBYTES))
+    fill(place, 2)
+    with place.parts().temporaries.created() as temporary:
+        place.disk.reserve(place.disk.find(temporary.path), 4 * ENTRY_NBYTES)
+        store = place.store()
+        assert PutOutcome.REJECTED is put(store, REF)
+        assert (2, 1) == (store.stats().entries, store.stats().rejected)
+    assert PutOutcome.STORED is put(store, REF)
+
+
+def test_the_cap_holds_where_a_file_system_does_not_tell_of_blocks() -> None:
+    """Some tell late and some never what a file occupies; its length counts at the least."""
+    place = SimulatedPlace(policy=policy_of(10 * ENTRY_NBYTES))
+    place.disk.reserve = lambda *_: None  # type: ignore[method-assign]
+    fill(place, 40)
+    assert 0 == place.nbytes_in()
+    lengths = [len(node.data) for node in place.disk.nodes() if len(node.data) < 2 * ENTRY_NBYTES]
+    assert 9 * ENTRY_NBYTES < sum(lengths) <= 10 * ENTRY_NBYTES
+    assert sum(lengths) == charted(place)
+
+
 def test_dead_unfinished_writes_go_before_entries() -> None:
     """What a killed process left is collected when room is needed; no entry goes for it."""
     place = SimulatedPlace(policy=policy_of(5 * ENTRY_NBYTES))

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from eccache.adapters.disk import DiskStore, Durability
+from eccache.adapters.disk.upkeep.walk import remove_empty_directories
 from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.testing.frames import frame_bytes, frame_of, ref_of
 from eccache.testing.simulated_process import ProcessDied
-from tests.unit.disk.places import SimulatedPlace, policy_of, put, read
+from tests.unit.disk.places import LAYOUT, SimulatedPlace, policy_of, put, read
 
 REF = ref_of("an input")
 OTHER = ref_of("another input")
@@ -101,6 +102,20 @@ def test_durability_power_keeps_what_was_stored(seed: int, *, fresh: bool) -> No
         store = place.store()
         assert NEW == read(store, REF), outcome
         assert fresh or read(store, OTHER) is not None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_directory_that_was_removed_and_made_again_is_made_durable_again(seed: int) -> None:
+    """What `gc` removes since it is empty comes back with the next entry, and stays with it."""
+    place = SimulatedPlace(policy=policy_of(durability=Durability.POWER))
+    store = place.store()
+    put(store, OTHER)  # so that the namespace's own directory stays
+    put_new(store)
+    assert store.remove(REF, RemoveReason.REMOVED)
+    assert remove_empty_directories(place.process(), LAYOUT)
+    put_new(store)
+    place.disk.cut_power(random.Random(seed))
+    assert NEW == read(place.store(), REF)
 
 
 @pytest.mark.parametrize("seed", range(4))

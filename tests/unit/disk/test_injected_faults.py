@@ -192,6 +192,23 @@ def test_a_full_file_system_is_relieved_by_eviction() -> None:
     assert read(store, REF) is not None
 
 
+def test_a_file_system_without_room_for_another_file_is_relieved() -> None:
+    """Where inodes run out, entries go, and then the directories that they left empty."""
+    place = SimulatedPlace()
+    put(place.store(), ref_of("something"))
+    limit = len(place.disk.nodes()) + 20
+
+    def full(operation: str) -> None:
+        if operation in ("create", "make_directory") and len(place.disk.nodes()) >= limit:
+            raise OSError(errno.ENOSPC, "no inode left")
+
+    store = place.store(intercepted(place.process(), full))
+    for number in range(60):
+        ref = ref_of(f"input {number}")
+        assert PutOutcome.STORED is put(store, ref), number
+        assert read(store, ref) is not None
+
+
 def test_short_writes_and_reads_are_continued() -> None:
     """A system that writes and reads half of what it is asked to loses nothing."""
     place = SimulatedPlace()

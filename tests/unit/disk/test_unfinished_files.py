@@ -1,9 +1,11 @@
 """Unfinished files: made under names of their own, collected when nobody writes them any more."""
 
+import contextlib
 import errno
 
 import pytest
 
+from eccache.adapters.disk.layout import parent
 from eccache.domain.errors import StoreFault
 from eccache.domain.outcomes import PutOutcome
 from eccache.testing.file_faults import failing, featureless, intercepted
@@ -106,10 +108,65 @@ def test_a_writer_whose_file_is_always_taken_away_gives_up() -> None:
     assert [] == place.unfinished()
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_file_that_is_taken_away_before_it_is_locked_is_never_written(times: int) -> None:
+    """Whoever collects at that very moment costs a new name, not a put and not a second writing."""
+    place = SimulatedPlace()
+    put(place.store(), ref_of("something"))
+    collector = place.parts().temporaries
+    process = place.process()
+    taken: list[int] = []
+
+    def collect(operation: str) -> None:
+        if operation == "lock" and sum(taken) < times:
+            taken.append(collector.collect())
+
+    store = place.store(intercepted(process, collect))
+    process.operations.clear()
+    assert PutOutcome.STORED is put(store, REF)
+    assert times == sum(taken)
+    assert 1 == process.operations.count("allocate")
+    assert read(place.store(), REF) is not None
+    assert [] == place.unfinished()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM])
+def test_a_file_that_cannot_be_looked_at_is_not_left_behind(number: int) -> None:
+    """A fault between making a file and writing to it is a fault of the put."""
+    place = SimulatedPlace()
+    put(place.store(), ref_of("something"))
+    process = place.process()
+    store = place.store(failing(process, "descriptor_status", number=number))
+    with pytest.raises(StoreFault, match="put failed"):
+        put(store, REF)
+    assert ([], 0) == (place.unfinished(), process.open_descriptors)
+
+
+def test_a_directory_that_is_collected_before_it_is_used_is_made_again() -> None:
+    """`gc` and `purge` remove empty directories at any moment; the entry is written once."""
+    place = SimulatedPlace()
+    put(place.store(), ref_of("something"))
+    collector = place.process()
+    process = place.process()
+    shard = parent(LAYOUT.entry(REF))
+    taken: list[str] = []
+
+    def remove(operation: str) -> None:
+        if operation == "rename" and len(taken) < 3:
+            with contextlib.suppress(FileNotFoundError):
+                collector.remove_directory(shard)
+                taken.append(shard)
+
+    store = place.store(intercepted(process, remove))
+    process.operations.clear()
+    assert PutOutcome.STORED is put(store, REF)
+    assert (3, 1) == (len(taken), process.operations.count("allocate"))
+
+
 def test_writers_of_one_entry_use_files_of_their_own() -> None:
     """What one process has published does not change while another writes the same entry."""
     place = SimulatedPlace()
-    other = place.store()
+    other = place.store(featureless(place.process()))  # else locks would keep them apart too
     published = frame_bytes(frame_of(REF, 1))
     seen: list[bytes | None] = []
 
@@ -121,7 +178,7 @@ def test_writers_of_one_entry_use_files_of_their_own() -> None:
             seen.append(read(other, REF))
 
     put(place.store(), ref_of("something"))
-    store = place.store(intercepted(place.process(), put_meanwhile))
+    store = place.store(intercepted(featureless(place.process()), put_meanwhile))
     assert PutOutcome.STORED is put(store, REF, seed=2)
     assert {published, frame_bytes(frame_of(REF, 2))} == set(seen[1:])
     assert [] == place.unfinished()

@@ -26,12 +26,12 @@ from typing import Final
 import attrs
 
 from eccache.adapters.disk.layout import (
-    BLOCK_NBYTES,
     NOT_THERE,
     SHARDS,
     Layout,
     is_entry,
     namespaces,
+    physical_nbytes,
     scan_if_there,
     shards,
 )
@@ -135,7 +135,7 @@ class Accounting:
         """
         quarantined = scan_if_there(self._files, self._layout.quarantine)
         return self._temporaries.occupied_nbytes() + sum(
-            status.st_blocks * BLOCK_NBYTES for _, status in quarantined
+            physical_nbytes(status) for _, status in quarantined
         )
 
     def namespaces(self) -> list[str]:
@@ -241,7 +241,7 @@ class Accounting:
         for index, name in enumerate(names):
             for shard in shards(self._files, self._layout, name):
                 for _, status in self._look_at(self._layout.shard(name, shard)):
-                    numbers[2 * shard] += status.st_blocks * BLOCK_NBYTES
+                    numbers[2 * shard] += physical_nbytes(status)
                     numbers[2 * shard + 1] += 1
                 progress(index * SHARDS + shard, len(names) * SHARDS)
         progress(len(names) * SHARDS, len(names) * SHARDS)
@@ -288,7 +288,7 @@ class Accounting:
 
 def nbytes_of(found: list[Found]) -> int:
     """Return the physical bytes of entries."""
-    return sum(status.st_blocks for _, status in found) * BLOCK_NBYTES
+    return sum(physical_nbytes(status) for _, status in found)
 
 
 def _offset(shard: int) -> int:

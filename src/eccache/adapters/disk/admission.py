@@ -91,9 +91,15 @@ class Admission:
         excess = self._excess(self._accounting.usage(), nbytes)
         if excess > 0 and self._temporaries.collect():
             excess = self._excess(self._accounting.usage(), nbytes)
+        if nbytes and excess > 0 and not self._may_fit(nbytes):
+            return False
         while excess > 0 and self._evictor.free(excess):
             excess = self._excess(self._accounting.usage(), nbytes)
         return excess <= 0
+
+    def _may_fit(self, nbytes: int) -> bool:
+        """Return False where others' unfinished writes are in the way: to evict would help nobody."""
+        return nbytes + self._accounting.uncharted_nbytes() <= self._policy.capacity_nbytes
 
     def _excess(self, usage: Usage, nbytes: int) -> int:
         stored_nbytes = sum(usage.nbytes) + self._accounting.uncharted_nbytes()

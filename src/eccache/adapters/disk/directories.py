@@ -41,6 +41,7 @@ class Directories:
             self.make(parent(path))
             self.make(path)
             return
+        self._anchored.discard(path)  # if there was one before, this is another
         if self._policy.shared_group:
             self._files.set_mode(path, self._policy.directory_mode)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from eccache.adapters.disk.accounting import Accounting, Found, Usage, nbytes_of
-from eccache.adapters.disk.layout import BLOCK_NBYTES, SHARDS
+from eccache.adapters.disk.layout import SHARDS, physical_nbytes
 from eccache.adapters.disk.recency import Recency
 from eccache.ports.file_operations import FileOperations
 from eccache.ports.telemetry import Telemetry
@@ -131,7 +131,7 @@ class Evictor:
                 path,
                 shard,
                 status.st_mtime_ns,
-                status.st_blocks * BLOCK_NBYTES,
+                physical_nbytes(status),
             )
             for path, status in found
         ]

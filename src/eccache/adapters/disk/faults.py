@@ -13,8 +13,9 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
     {
-        errno.ENOSPC: "free space on the file system, or lower max_local_disk_size",
+        errno.ENOSPC: "free space (or inodes: df -i) on the file system, or lower max_local_disk_size",
         errno.EDQUOT: "raise the quota, or lower max_local_disk_size",
+        errno.EFBIG: "raise the limit of a file's length (ulimit -f)",
         errno.EROFS: "mount the file system writable; hits are served all the same",
         errno.EACCES: "give this user read and write permission on the directory",
         errno.EPERM: "give this user read and write permission on the directory",

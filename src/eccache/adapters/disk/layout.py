@@ -29,7 +29,7 @@ _NAMESPACE: Final = re.compile(r"[0-9a-f]{16}")
 _SHARD: Final = re.compile(rf"[0-9a-f]{{{SHARD_DIGITS}}}")
 NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
 """What it means that there is nothing of ours: no name, a link, or a socket."""
-BLOCK_NBYTES: Final = 512
+_BLOCK_NBYTES: Final = 512
 """`st_blocks` counts these, whatever the file system's own block is."""
 
 
@@ -71,6 +71,15 @@ def shard_of(ref: EntryRef) -> int:
 def parent(path: str) -> str:
     """Return the directory that *path* is in."""
     return path.rpartition("/")[0] or "/"
+
+
+def physical_nbytes(status: os.stat_result) -> int:
+    """Return what a file occupies: its blocks, but at least its length.
+
+    Some file systems tell of blocks seconds after they were written (ZFS), and some in user space never: a
+    cap that believed them would be none.
+    """
+    return max(status.st_blocks * _BLOCK_NBYTES, status.st_size)
 
 
 def namespaces(files: DirectoryOperations, layout: Layout) -> list[str]:

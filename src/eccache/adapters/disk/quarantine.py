@@ -7,7 +7,7 @@ import os
 import secrets
 
 from eccache.adapters.disk.directories import Directories
-from eccache.adapters.disk.layout import BLOCK_NBYTES, Layout, scan_if_there
+from eccache.adapters.disk.layout import Layout, physical_nbytes, scan_if_there
 from eccache.adapters.disk.policy import DiskPolicy
 from eccache.domain.file_name import SUFFIX
 from eccache.ports.file_operations import FileOperations
@@ -37,7 +37,7 @@ class Quarantine:
         Raises:
             OSError: it can't be removed either.
         """
-        nbytes = self._files.status(path).st_blocks * BLOCK_NBYTES
+        nbytes = physical_nbytes(self._files.status(path))
         if nbytes > self._policy.quarantine_nbytes:
             self._files.unlink(path)
             return
@@ -61,7 +61,7 @@ class Quarantine:
             kept_nbytes = 0
             found = sorted(scan_if_there(self._files, self._directory), key=_newest_first)
             for index, (name, status) in enumerate(found):
-                kept_nbytes += status.st_blocks * BLOCK_NBYTES
+                kept_nbytes += physical_nbytes(status)
                 if (
                     index >= self._policy.quarantine_entries
                     or kept_nbytes > self._policy.quarantine_nbytes

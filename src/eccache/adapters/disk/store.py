@@ -11,10 +11,10 @@ from typing import Final
 
 from eccache.adapters.disk.faults import FULL, store_fault
 from eccache.adapters.disk.layout import (
-    BLOCK_NBYTES,
     NOT_THERE,
     is_entry,
     namespaces,
+    physical_nbytes,
     scan_if_there,
     shard_of,
     shards,
@@ -24,6 +24,7 @@ from eccache.adapters.disk.namespace_file import NAME, namespace_text
 from eccache.adapters.disk.parts import DiskParts
 from eccache.adapters.disk.policy import DiskPolicy
 from eccache.adapters.disk.root import open_root
+from eccache.adapters.disk.upkeep.walk import remove_empty_directories
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
 from eccache.domain.file_name import SUFFIX
@@ -181,7 +182,7 @@ class DiskStore:
                         yield EntryInfo(
                             namespace=fingerprint,
                             name=name.removesuffix(SUFFIX),
-                            nbytes=status.st_blocks * BLOCK_NBYTES,
+                            nbytes=physical_nbytes(status),
                             last_used_seconds=status.st_mtime,
                         )
 
@@ -229,13 +230,7 @@ class DiskStore:
             self._rejected += 1
             return PutOutcome.REJECTED
         shard = shard_of(ref)
-        try:
-            self._publish(path, frame, shard)
-        except OSError as error:
-            # A quota that the file system tells nobody of, or someone else who is filling it up.
-            if error.errno not in FULL or not self._parts.admission.evict(frame.nbytes):
-                raise
-            self._publish(path, frame, shard)
+        self._publish_where_full(path, frame, shard)
         with contextlib.suppress(OSError):  # Words for people; the next put tries again.
             self._describe(ref)
         try:
@@ -243,6 +238,26 @@ class DiskStore:
         except OSError as error:
             self._parts.notices.warn("store.accounting.failed", cause=str(error))
         return PutOutcome.STORED
+
+    def _publish_where_full(self, path: str, frame: Frame, shard: int) -> None:
+        """Publish, and should the file system be full all the same, make room and try again.
+
+        It has a quota that it tells nobody of, or somebody else is filling it up; or there is no room for
+        another file, then what eviction frees is not enough where it leaves a directory behind.
+        """
+        reliefs = iter((self._evicted, self._without_empty_directories))
+        while True:
+            try:
+                return self._publish(path, frame, shard)
+            except OSError as error:
+                if error.errno not in FULL or not any(relief(frame.nbytes) for relief in reliefs):
+                    raise
+
+    def _evicted(self, nbytes: int) -> bool:
+        return self._parts.admission.evict(nbytes)
+
+    def _without_empty_directories(self, _: int) -> bool:
+        return remove_empty_directories(self._files, self._layout) > 0
 
     def _publish(self, path: str, frame: Frame, shard: int) -> None:
         accounting = self._parts.accounting

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from eccache.adapters.disk.directories import Directories
-from eccache.adapters.disk.layout import BLOCK_NBYTES, Layout, scan_if_there
+from eccache.adapters.disk.layout import Layout, physical_nbytes, scan_if_there
 from eccache.adapters.disk.policy import DiskPolicy
 from eccache.ports.clock import Clock
 from eccache.ports.file_operations import FileOperations
@@ -73,16 +73,11 @@ class Temporaries:
         Raises:
             OSError: it can't be made; then nothing is left behind.
         """
-        temporary = self._create()
+        temporary = self._locked()
         try:
-            if self._policy.shared_group:
-                self._files.set_mode(temporary.descriptor, self._policy.file_mode)
-            self._lock(temporary.descriptor)
             yield temporary
         except BaseException:
-            # What can't be taken away now is collected later.
-            with contextlib.suppress(OSError):
-                self._files.unlink(temporary.path)
+            self._forget(temporary)
             raise
         finally:
             with contextlib.suppress(OSError):
@@ -97,7 +92,7 @@ class Temporaries:
         occupied_nbytes = 0
         for name, status in scan_if_there(self._files, self._directory):
             if not (self._is_stale(status.st_mtime) and self._unlinked(name, status.st_mode)):
-                occupied_nbytes += status.st_blocks * BLOCK_NBYTES
+                occupied_nbytes += physical_nbytes(status)
         return occupied_nbytes
 
     def collect(self) -> int:
@@ -113,6 +108,33 @@ class Temporaries:
             ):
                 collected += self._unlinked(name, status.st_mode)
         return collected
+
+    def _locked(self) -> Temporary:
+        """Make a file that stays: between making and locking it may be taken for a dead writer's."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            temporary = self._create()
+            stays = False
+            try:
+                if self._policy.shared_group:
+                    self._files.set_mode(temporary.descriptor, self._policy.file_mode)
+                has_lock = self._lock(temporary.descriptor)
+                stays = attempt == _ATTEMPTS or (has_lock and self._is_linked(temporary))
+            finally:
+                if not stays:
+                    self._forget(temporary)
+                    with contextlib.suppress(OSError):
+                        self._files.close(temporary.descriptor)
+            if stays:
+                break
+        return temporary
+
+    def _is_linked(self, temporary: Temporary) -> bool:
+        return self._files.descriptor_status(temporary.descriptor).st_nlink > 0
+
+    def _forget(self, temporary: Temporary) -> None:
+        # What can't be taken away now is collected later.
+        with contextlib.suppress(OSError):
+            self._files.unlink(temporary.path)
 
     def _create(self) -> Temporary:
         for _ in range(_ATTEMPTS):

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from eccache.adapters.disk.faults import store_fault
-from eccache.adapters.disk.layout import BLOCK_NBYTES, SHARDS, scan_if_there
+from eccache.adapters.disk.layout import SHARDS, physical_nbytes, scan_if_there
 from eccache.adapters.disk.namespace_file import described_namespaces
 from eccache.adapters.disk.parts import DiskParts
 from eccache.adapters.disk.upkeep.listing import described_entry, listed_entry
@@ -262,7 +262,7 @@ class DiskMaintenance:
         amount = Amount()
         with contextlib.suppress(OSError):
             for _, status in scan_if_there(self._files, directory):
-                amount += Amount(1, status.st_blocks * BLOCK_NBYTES)
+                amount += Amount(1, physical_nbytes(status))
         return amount
 
     def _expected_nbytes(self, subset: Subset) -> int:

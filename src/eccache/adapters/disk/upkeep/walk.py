@@ -12,13 +12,14 @@ from typing import Final
 import attrs
 
 from eccache.adapters.disk.layout import (
-    BLOCK_NBYTES,
     Layout,
     is_entry,
     namespaces,
+    physical_nbytes,
     scan_if_there,
     shards,
 )
+from eccache.adapters.disk.namespace_file import NAME
 from eccache.domain.namespace import FORMAT_VERSION
 from eccache.ports.file_operations import DirectoryOperations
 from eccache.ports.maintenance import Amount
@@ -47,7 +48,7 @@ class EntryFile:
     @property
     def nbytes(self) -> int:
         """Physical bytes."""
-        return self.status.st_blocks * BLOCK_NBYTES
+        return physical_nbytes(self.status)
 
 
 @attrs.frozen
@@ -74,8 +75,8 @@ class Shard:
 
     def amount(self) -> Amount:
         """Return how many entries there are and what they occupy."""
-        blocks = sum(status.st_blocks for _, status in self.found)
-        return Amount(len(self.found), blocks * BLOCK_NBYTES)
+        nbytes = sum(physical_nbytes(status) for _, status in self.found)
+        return Amount(len(self.found), nbytes)
 
 
 def entry_shards(
@@ -145,7 +146,7 @@ def tree_amount(files: DirectoryOperations, directory: str) -> Amount:
             if stat.S_ISDIR(status.st_mode):
                 amount += tree_amount(files, f"{directory}/{name}")
             elif stat.S_ISREG(status.st_mode):
-                amount += Amount(1, status.st_blocks * BLOCK_NBYTES)
+                amount += Amount(1, physical_nbytes(status))
     return amount
 
 
@@ -164,7 +165,7 @@ def remove_tree(files: DirectoryOperations, directory: str) -> Amount:
             with contextlib.suppress(OSError):
                 files.unlink(path)
                 if stat.S_ISREG(status.st_mode):
-                    amount += Amount(1, status.st_blocks * BLOCK_NBYTES)
+                    amount += Amount(1, physical_nbytes(status))
         files.remove_directory(directory)
     return amount
 
@@ -184,11 +185,10 @@ def remove_empty_directories(files: DirectoryOperations, layout: Layout) -> int:
             for index in shards(files, layout, namespace):
                 removed += _removed(files, layout.shard(namespace, index))
             directory = layout.namespace(namespace)
-            rest = files.scan(directory)
-            if not any(stat.S_ISDIR(status.st_mode) for _, status in rest):
-                for name, _ in rest:
-                    files.unlink(f"{directory}/{name}")
-                removed += _removed(files, directory)
+            rest = [name for name, _ in files.scan(directory)]
+            if rest == [NAME]:
+                files.unlink(f"{directory}/{NAME}")
+            removed += _removed(files, directory)
     return removed
 
 
