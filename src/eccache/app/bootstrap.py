@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -351,6 +352,8 @@ def stored_namespaces(root: str) -> tuple[Namespace, ...]:
 def try_out_root(root: str, config: CacheConfig) -> None:
     """Store, read, verify and remove a small entry under *root*, which exists.
 
+    Nothing gives way to it: the cap need not be the servers', and a full store is as it should be.
+
     Raises:
         ConfigError: the root can't be used.
         StoreFault: a step failed.
@@ -358,7 +361,9 @@ def try_out_root(root: str, config: CacheConfig) -> None:
     clock, files = SystemClock(), SystemFiles()
     store = DiskStore(
         root,
-        policy=_disk_policy(config),
+        policy=attrs.evolve(
+            _disk_policy(config), capacity_nbytes=sys.maxsize, free_space_ratio=0, evicts=False
+        ),
         files=files,
         clock=clock,
         telemetry=LocalTelemetry(clock, "eccache.self_test"),

@@ -143,12 +143,11 @@ class TieredStore:
 
     def _copy(self, copy: Callable[[], bool], held_nbytes: int) -> None:
         """Make *copy* in the background, which holds *held_nbytes* of memory until then; or leave it out."""
-        if self._copier.pending >= MAX_PENDING_COPIES or not self._hold(held_nbytes):
-            self._telemetry.count("copies_left_out")
-            return
-        if not self._copier.submit(functools.partial(self._copied, copy, held_nbytes)):
+        if self._copier.pending < MAX_PENDING_COPIES and self._hold(held_nbytes):
+            if self._copier.submit(functools.partial(self._copied, copy, held_nbytes)):
+                return
             self._let_go(held_nbytes)
-            self._telemetry.count("copies_left_out")
+        self._telemetry.count("copies_left_out")
 
     def _copied(self, copy: Callable[[], bool], held_nbytes: int) -> bool:
         well = guarded(self._telemetry, "tiers", copy, otherwise=False)

@@ -36,6 +36,18 @@ def test_the_table_is_what_is_there() -> None:
     assert (20, 20 * ENTRY_NBYTES) == (place.store().stats().entries, charted(place))
 
 
+def test_where_nothing_may_give_way_a_put_above_the_bounds_is_rejected() -> None:
+    """Neither for the cap nor for the floor of free space is anything evicted."""
+    place = SimulatedPlace(policy=policy_of(10 * ENTRY_NBYTES, evicts=False))
+    fill(place, 10)
+    store = place.store()
+    assert PutOutcome.REJECTED is put(store, REF)
+    place.disk.capacity_nbytes = 40 * ENTRY_NBYTES
+    place.policy = policy_of(99 * ENTRY_NBYTES, free_space_ratio=0.99, evicts=False)
+    assert PutOutcome.REJECTED is put(place.store(), REF)
+    assert (10, 0) == (store.stats().entries, place.telemetry.counters["evictions"])
+
+
 @pytest.mark.parametrize("damage", ["removed", "truncated", "garbage", "other machine"])
 def test_a_lost_table_is_made_anew(damage: str) -> None:
     """A table that is gone, or none, is counted anew by the next put; the cap holds meanwhile."""

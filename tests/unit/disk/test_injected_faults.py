@@ -209,6 +209,17 @@ def test_a_file_system_without_room_for_another_file_is_relieved() -> None:
         assert read(store, ref) is not None
 
 
+def test_where_nothing_may_give_way_a_full_file_system_is_a_fault() -> None:
+    """A store that must not evict leaves every entry where it is."""
+    place = SimulatedPlace(policy=policy_of(evicts=False))
+    for number in range(20):
+        put(place.store(), ref_of(f"input {number}"))
+    store = place.store(failing(place.process(), "create", number=errno.ENOSPC))
+    with pytest.raises(StoreFault, match="put failed"):
+        put(store, REF)
+    assert (20, 0) == (len(list(store.entries())), store.stats().evictions)
+
+
 def test_short_writes_and_reads_are_continued() -> None:
     """A system that writes and reads half of what it is asked to loses nothing."""
     place = SimulatedPlace()

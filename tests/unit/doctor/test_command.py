@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,9 +157,23 @@ def test_the_self_test_really_stores(invoke: Invoke, tmp_path: Path) -> None:
     fill(root)
     assert "a small entry was stored" in invoke("--path", root).stdout
     assert "self-test" not in invoke("--path", root, "--no-self-test").stdout
-    too_small = CacheConfig(local_disk=str(root), max_local_disk_size=0.000001)
-    with pytest.raises(StoreFault, match="rejected"):
-        try_out_root(str(root), too_small)
+    shutil.rmtree(root / "v1" / "unfinished")
+    (root / "v1" / "unfinished").touch()
+    with pytest.raises(StoreFault, match="put failed"):
+        try_out_root(str(root), CacheConfig(local_disk=str(root)))
+
+
+def test_the_self_test_evicts_nothing(invoke: Invoke, tmp_path: Path) -> None:
+    """Neither where the store is above the cap that is known here, nor where the disk is at its floor."""
+    root = tmp_path / "ec"
+    fill(root)
+    before = below(root)
+    for config in (
+        CacheConfig(local_disk=str(root), max_local_disk_size=0.000001),
+        CacheConfig(local_disk=str(root), min_free_space_ratio=0.999999),
+    ):
+        try_out_root(str(root), config)
+        assert before == below(root)
 
 
 def test_the_difference_of_two_namespaces(invoke: Invoke, tmp_path: Path) -> None:

@@ -85,15 +85,15 @@ class Admission:
             OSError: it can't be told what is stored.
         """
         with self._lock:
-            return self._temporaries.collect() + self._evictor.free(nbytes) > 0
+            return self._collect() + self._free(nbytes) > 0
 
     def _within_cap(self, nbytes: int) -> bool:
         excess = self._excess(self._accounting.usage(), nbytes)
-        if excess > 0 and self._temporaries.collect():
+        if excess > 0 and self._collect():
             excess = self._excess(self._accounting.usage(), nbytes)
         if nbytes and excess > 0 and not self._may_fit(nbytes):
             return False
-        while excess > 0 and self._evictor.free(excess):
+        while excess > 0 and self._free(excess):
             excess = self._excess(self._accounting.usage(), nbytes)
         return excess <= 0
 
@@ -109,7 +109,7 @@ class Admission:
         shortage = self._shortage(nbytes)
         if shortage <= 0:
             return True
-        self._evictor.free(min(shortage, 4 * nbytes + _YIELD_NBYTES))
+        self._free(min(shortage, 4 * nbytes + _YIELD_NBYTES))
         if self._shortage(nbytes) <= 0:
             return True
         self._notices.warn(
@@ -118,6 +118,12 @@ class Admission:
             remedy="free space on the file system, or lower min_free_space_ratio",
         )
         return False
+
+    def _collect(self) -> int:
+        return self._temporaries.collect() if self._policy.evicts else 0
+
+    def _free(self, nbytes: int) -> int:
+        return self._evictor.free(nbytes) if self._policy.evicts else 0
 
     def _shortage(self, nbytes: int) -> int:
         try:

@@ -24,6 +24,7 @@ class DiskPolicy:
         capacity_nbytes: physical bytes that entries, unfinished writes and quarantine may occupy.
             Directories, at most 4,097 a namespace, are not counted.
         free_space_ratio: share of the file system that is left free, 0 to below 1.
+        evicts: whether entries give way to a put; if not, one that finds no room fails.
         durability: what a stored entry survives.
         shared_group: files 0660 and directories 2770, for users who share a group; else 0600 and 0700,
             and a root of another user is refused.
@@ -39,6 +40,7 @@ class DiskPolicy:
     free_space_ratio: float = attrs.field(
         default=0.05, validator=[attrs.validators.ge(0), attrs.validators.lt(1)]
     )
+    evicts: bool = True
     durability: Durability = attrs.field(default=Durability.PROCESS, converter=Durability)
     shared_group: bool = False
     follow_root_link: bool = True
