@@ -14,6 +14,7 @@ from eccache.domain.namespace import Namespace
 from eccache.domain.outcomes import PutOutcome
 from eccache.testing.file_faults import failing
 from eccache.testing.frames import NAMESPACE, ref_of
+from eccache.testing.telemetry import RecordingTelemetry
 from tests.unit.disk.places import (
     LAYOUT,
     ROOT,
@@ -216,6 +217,20 @@ def test_nothing_is_made_where_the_roots_folder_is_gone(tmp_path: Path) -> None:
     with pytest.raises(StoreFault, match="put failed"):
         put(store, REF)
     assert not (tmp_path / "mount").exists()
+
+
+def test_a_root_that_links_to_nowhere_costs_misses(tmp_path: Path) -> None:
+    """A link to a disk that is not mounted: nothing is made there, puts are faults, and it is said."""
+    (tmp_path / "root").symlink_to(tmp_path / "mount" / "ec")
+    telemetry = RecordingTelemetry()
+    store = disk_store(tmp_path / "root", telemetry=telemetry)
+    assert telemetry.named("store.root.not_writable")
+    assert (False, None) == (store.contains(REF), read(store, REF))
+    with pytest.raises(StoreFault, match="put failed: No such file"):
+        put(store, REF)
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "mount" / "ec").mkdir(mode=0o700)
+    assert PutOutcome.STORED is put(store, REF)
 
 
 def test_a_namespace_is_described_in_words(tmp_path: Path) -> None:

@@ -61,6 +61,29 @@ def in_a_file(root: Path) -> Subject:
     return subject(root / "file")
 
 
+def below_a_file(root: Path) -> Subject:
+    """A root whose parent is a file."""
+    (root / "file").touch()
+    return subject(root / "file" / "ec")
+
+
+def linked_to_nowhere(root: Path) -> Subject:
+    """A root on a disk that is not mounted."""
+    (root / "link").symlink_to(root / "mount" / "ec")
+    return subject(root / "link")
+
+
+def switched_off(root: Path) -> Subject:
+    """A root as an operator leaves it who switches the cache off at run time."""
+    (root / "v1").touch()
+    return subject(root)
+
+
+def refused_self_test() -> None:
+    """A self-test that fails with a remedy."""
+    raise StoreFault("put failed: No space left on device", remedy="free space")
+
+
 def writable_by_all(root: Path) -> Subject:
     """A root that everybody may write to."""
     root.chmod(0o777)
@@ -183,6 +206,15 @@ SETUPS = {
     "a root that is a file": SetUp(
         in_a_file, "root", ERROR, "is no directory", "set local_disk to a directory"
     ),
+    "a root below a file": SetUp(
+        below_a_file, "root", ERROR, "above it, is a file", "set local_disk to a directory"
+    ),
+    "a root that links to nowhere": SetUp(
+        linked_to_nowhere, "root", ERROR, "a link that leads nowhere", "mount what holds it"
+    ),
+    "switched off for all servers": SetUp(
+        switched_off, "root", ERROR, "v1 is a file", "move back what stood in its place"
+    ),
     "another user's root": SetUp(
         lambda root: subject(root, machine=machine(user=os.geteuid() + 1)),
         "root",
@@ -206,6 +238,20 @@ SETUPS = {
         WARNING,
         "only 850.0 GiB can be used",
         "free space",
+    ),
+    "a cap smaller than an entry": SetUp(
+        lambda root: subject(root, {"max_local_disk_size": 0.00005}),
+        "space",
+        WARNING,
+        "only 52.4 KiB can be stored",
+        "it is in GiB",
+    ),
+    "a disk smaller than an entry": SetUp(
+        lambda root: subject(root, machine=machine(space=lambda _path: Space(2 << 20, 2 << 20))),
+        "space",
+        WARNING,
+        "only 1.9 MiB can be stored",
+        "name another directory",
     ),
     "few inodes": SetUp(
         lambda root: subject(root, machine=machine(free_inodes=lambda _path: 12)),
@@ -302,7 +348,14 @@ SETUPS = {
         "self-test",
         ERROR,
         "Input/output error",
-        "file system's own log",
+        "the system log",
+    ),
+    "a root that refuses": SetUp(
+        lambda root: subject(root, self_test=refused_self_test),
+        "self-test",
+        ERROR,
+        "entry could not be stored, read and removed put failed: No space left on device.",
+        "free space.",
     ),
     "another revision": SetUp(
         lambda root: with_stored(root, revision="old"),
@@ -359,6 +412,20 @@ def test_an_unknown_key_that_is_near_a_setting_is_told(tmp_path: Path) -> None:
 def test_a_missing_root_is_no_fault_where_it_can_be_made(tmp_path: Path) -> None:
     """The first server makes it."""
     assert [] == findings_of(subject(tmp_path / "not" / "there"))
+
+
+def test_a_root_that_cannot_be_looked_at_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may not enter a directory above it learns that, and the other checks go on."""
+
+    def refuse(path: Path, **_: bool) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    (finding,) = findings_of(subject(tmp_path / "closed" / "ec"))
+    assert ("root", ERROR) == (finding.check, finding.severity)
+    assert "Permission denied" in finding.cause
 
 
 def test_a_missing_root_that_cannot_be_made_is_named(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from eccache.adapters.disk.layout import Layout, parent
 from eccache.adapters.disk.policy import DiskPolicy, Durability
 from eccache.ports.file_operations import FileOperations
+
+_ATTEMPTS: Final = 4
+"""At a directory whose parent is there and then is not: others collect it, or it is a link to nowhere."""
 
 
 class Directories:
@@ -22,10 +27,11 @@ class Directories:
         self._policy = policy
         self._anchored: set[str] = set()
 
-    def make(self, path: str) -> None:
+    def make(self, path: str, *, attempts: int = _ATTEMPTS) -> None:
         """Make *path* and what is missing between the root and it. Never anything above the root.
 
-        If the root's own parent is gone, a mount is probably gone, and what is below is not ours.
+        If the root's own parent is gone, or what the root links to, a mount is probably gone, and what is
+        below is not ours.
 
         Raises:
             OSError: it can't be made.
@@ -35,11 +41,11 @@ class Directories:
         except FileExistsError:
             return
         except FileNotFoundError:
-            if path == self._root:
+            if path == self._root or attempts == 0:
                 raise
             self._anchored.clear()
             self.make(parent(path))
-            self.make(path)
+            self.make(path, attempts=attempts - 1)
             return
         self._anchored.discard(path)  # if there was one before, this is another
         if self._policy.shared_group:

@@ -8,6 +8,7 @@ from typing import Final
 from eccache.app.doctor.finding import Finding, error, ok, warning
 from eccache.app.doctor.space import existing_part
 from eccache.app.doctor.subject import Subject
+from eccache.domain.errors import ECCacheError
 
 CHECK = "file system"
 _NETWORK: Final = frozenset(
@@ -63,11 +64,14 @@ def check_self_test(subject: Subject) -> Iterator[Finding]:
     try:
         subject.self_test()
     except Exception as failed:  # noqa: BLE001 - whatever it is, it is the finding
+        cause, remedy = str(failed), ""
+        if isinstance(failed, ECCacheError):
+            cause, remedy = failed.cause, failed.remedy
         yield error(
             "self-test",
             "an entry could not be stored, read and removed",
-            f"{failed}",
-            "mend what the findings above say; if there is none, look at the file system's own log.",
+            f"{cause}.",
+            f"{remedy or 'mend what the findings above say; if none does, look at the system log'}.",
         )
     else:
         yield ok("self-test", "a small entry was stored, read back, verified and removed")

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eccache.app.doctor.finding import Finding, error, ok, warning
+from eccache.app.doctor.space import existing_part
 from eccache.app.doctor.subject import Subject
+from eccache.domain.namespace import FORMAT_VERSION
 
 CHECK = "root"
 
@@ -22,6 +24,14 @@ def check_root(subject: Subject) -> Iterator[Finding]:
         status = path.stat()
     except FileNotFoundError:
         yield from _missing(path)
+        return
+    except NotADirectoryError:
+        yield error(
+            CHECK,
+            f"{path} can't be made",
+            f"{existing_part(subject.root)}, above it, is a file.",
+            "set local_disk to a directory, or to a place where one can be made.",
+        )
         return
     except OSError as failed:
         yield error(
@@ -43,7 +53,15 @@ def check_root(subject: Subject) -> Iterator[Finding]:
 
 
 def _missing(path: Path) -> Iterator[Finding]:
-    above = next(parent for parent in path.parents if parent.exists())
+    if path.is_symlink():
+        yield error(
+            CHECK,
+            f"{path} is a link that leads nowhere",
+            f"{path.readlink()} is not there: nothing can be stored or read.",
+            "mount what holds it, or make that directory.",
+        )
+        return
+    above = existing_part(str(path))
     if os.access(above, os.W_OK | os.X_OK):
         yield ok(CHECK, f"{path} is not there yet; the first server makes it")
         return
@@ -66,6 +84,15 @@ def _permissions(subject: Subject, path: Path, status: os.stat_result) -> Iterat
             "user wrote is not served.",
             f"chown -R {subject.machine.user} {path}, run as uid {status.st_uid}, or set shared_group where "
             "several users are meant to share it through a group.",
+        )
+        return
+    if (path / f"v{FORMAT_VERSION}").is_file():
+        yield error(
+            CHECK,
+            f"{path} is switched off",
+            f"v{FORMAT_VERSION} is a file there, which is how an operator switches the cache off for all "
+            "servers at once; one that starts now is refused.",
+            f"rm {path}/v{FORMAT_VERSION}, and move back what stood in its place.",
         )
         return
     if status.st_mode & stat.S_IWOTH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from eccache.app.doctor.subject import Subject
 
 CHECK = "space"
 _FEW_FILES = 10_000
+_SMALL_NBYTES = 64 << 20
 
 
 def existing_part(path: str) -> str:
     """Return *path*, or the nearest directory above it that exists."""
     here = Path(path)
-    return str(next(place for place in (here, *here.parents) if place.exists()))
+    # Of what this user can't look at, nothing is known to exist.
+    return str(next(place for place in (here, *here.parents) if os.path.exists(place)))  # noqa: PTH110
 
 
 def check_space(subject: Subject) -> Iterator[Finding]:
@@ -47,6 +50,8 @@ def check_space(subject: Subject) -> Iterator[Finding]:
             f"are left free (min_free_space_ratio {config.min_free_space_ratio}).",
             "free space, name another directory, or lower min_free_space_ratio.",
         )
+    elif min(usable_nbytes, cap_nbytes) < _SMALL_NBYTES:
+        yield _too_small(place, usable_nbytes, cap_nbytes)
     elif usable_nbytes < cap_nbytes:
         yield warning(
             CHECK,
@@ -64,3 +69,17 @@ def check_space(subject: Subject) -> Iterator[Finding]:
             "each entry is a file, in one of 4,096 directories a namespace.",
             "free inodes, or use a file system that makes them as needed (XFS, Btrfs).",
         )
+
+
+def _too_small(place: str, usable_nbytes: int, cap_nbytes: int) -> Finding:
+    by_cap = cap_nbytes < usable_nbytes
+    why = "that is the cap" if by_cap else f"there is no more room on {place}"
+    return warning(
+        CHECK,
+        f"only {shown_bytes(min(usable_nbytes, cap_nbytes))} can be stored",
+        f"{why}, and an encoder output takes 0.1 to 150 MB: larger ones are never stored, others soon "
+        "evicted.",
+        "raise max_local_disk_size; it is in GiB."
+        if by_cap
+        else "free space, or name another directory.",
+    )
