@@ -11,7 +11,7 @@ import pytest
 
 from eccache.app.demo.client import Medium, Question
 from tests.e2e.entry_files import entry_files
-from tests.e2e.servers import Connector, ServerPool, ServerSpec
+from tests.e2e.servers import Connector, Served, ServerPool, ServerSpec
 from tests.e2e.waiting import eventually
 from tests.integration.lmcache.redis_server import RedisServer
 
@@ -43,6 +43,11 @@ def spec(root: Path, redis: RedisServer) -> ServerSpec:
 def entries_in(redis: RedisServer) -> int:
     """How many whole entries Redis has; LMCache writes two values for each."""
     return len([name for name in redis.client().scan_iter() if name.endswith(b"metadata")])
+
+
+def tier_is_up(served: Served) -> bool:
+    """What the server's metrics say of its tier."""
+    return served.metrics().total("vllm:eccache_tier_up", tier="lmcache") == 1
 
 
 def test_hosts_are_warm_from_redis_and_answer_without_it(
@@ -79,6 +84,7 @@ def test_hosts_are_warm_from_redis_and_answer_without_it(
     assert [] == other.encoder_runs()
     eventually(lambda: len(entry_files(roots["b"])) == 2, "both entries kept on host b")
 
+    assert tier_is_up(other)
     redis.kill()
     for question, answer in zip(later[:3], expected_later[:3], strict=True):
         started = time.monotonic()
@@ -93,9 +99,11 @@ def test_hosts_are_warm_from_redis_and_answer_without_it(
         other.ask(Question("What is this?", (new_picture(),)))
         return entries_in(redis) > 0
 
+    assert not tier_is_up(other)
     eventually(reaches_redis, "new entries in Redis again", seconds=120)
     assert expected_later[3:] == other.answers(later[3:])
     assert 0 == other.metrics().total("vllm:eccache_broken_promises_total")
+    assert tier_is_up(other), "that it is back is seen in the metrics"
     for host in (wiped, other):
         assert host.server.is_alive()
     pool.stop(spec(roots["a"], redis))

@@ -38,8 +38,9 @@ class RemoteTier:
         open_store: makes the store; called at first use, again after a failure, and never twice at once.
         timeout_seconds: for each call.
         clock: for deadlines and pauses.
-        telemetry: counts `<name>_hits`, `_misses`, `_errors`, `_timeouts`, `_corrupt`, `_stored`;
-            and `_skipped`, calls not made since the tier is being opened or its breaker is open.
+        telemetry: counts by tier `tier_hits`, `tier_misses`, `tier_errors`, `tier_timeouts`, `tier_corrupt`,
+            `tier_stored`, and `tier_skipped`, calls not made since the tier is being opened or its breaker
+            is open; observes `tier_up:<name>` when it changes: 1 while the tier is asked, else 0.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class RemoteTier:
         self._tried = threading.Event()
         self._store: EntryStore | None = None
         self._closed = False
+        self._telling = threading.Lock()
+        self._told_up: bool | None = None
 
     @property
     def state(self) -> TierState:
@@ -115,7 +118,7 @@ class RemoteTier:
         """Store *frame*, whose bytes must stay as they are for ever; True if it is there now."""
         outcome = self._ask(lambda store: store.put(ref, frame), None)
         if outcome is PutOutcome.STORED:
-            self._telemetry.count(f"{self.name}_stored")
+            self._telemetry.count("tier_stored", reason=self.name)
         return outcome in (PutOutcome.STORED, PutOutcome.ALREADY_PRESENT)
 
     def contains(self, ref: EntryRef) -> bool:
@@ -151,7 +154,7 @@ class RemoteTier:
             return otherwise
         limit = min(self._timeout_seconds, left)
         if self._closed or self._is_being_opened() or not self._breaker.admits():
-            self._telemetry.count(f"{self.name}_skipped")
+            self._telemetry.count("tier_skipped", reason=self.name)
             return otherwise
         try:
             answer = self._calls.call(lambda: question(self._opened()), limit)
@@ -160,6 +163,7 @@ class RemoteTier:
             self._failed(fault, told=waited < limit or limit >= self._telling_seconds)
             return otherwise
         self._breaker.succeeded()
+        self._tell_state()
         return answer
 
     def _is_being_opened(self) -> bool:
@@ -171,6 +175,7 @@ class RemoteTier:
             self._breaker.failed()
         else:
             self._breaker.untold()
+        self._tell_state()
         self._count(LookupOutcome.TIMEOUT if timeout else LookupOutcome.ERROR)
         self._telemetry.event(
             Level.WARNING,
@@ -181,7 +186,14 @@ class RemoteTier:
         )
 
     def _count(self, outcome: LookupOutcome) -> None:
-        self._telemetry.count(f"{self.name}_{outcome.value}")
+        self._telemetry.count(f"tier_{outcome.value}", reason=self.name)
+
+    def _tell_state(self) -> None:
+        with self._telling:
+            up = self.state is TierState.CLOSED
+            if up is not self._told_up:
+                self._told_up = up
+                self._telemetry.observe(f"tier_up:{self.name}", float(up))
 
     def _wait_for_opening(self) -> None:
         """Wait, within the time limit: an interpreter that ends under native code aborts its process."""

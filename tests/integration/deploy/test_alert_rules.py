@@ -122,6 +122,15 @@ SITUATIONS = {
         alert="EccacheCapBelowWorkingSet",
         labels=OF_SERVER | {"severity": "info"},
     ),
+    "a tier that does not answer": Situation(
+        HEALTHY,
+        (("tier_up", {"tier": "lmcache"}, "1x500 0x100"),),
+        alert="EccacheTierDown",
+        labels=OF_SERVER | {"tier": "lmcache", "severity": "warning"},
+    ),
+    "a tier that is back": Situation(
+        HEALTHY, (("tier_up", {"tier": "lmcache"}, "1x500 0x30 1x70"),)
+    ),
     "a rank that does not acknowledge": Situation(
         HEALTHY | {"unacknowledged": ONCE},
         alert="EccacheLoadsUnacknowledged",

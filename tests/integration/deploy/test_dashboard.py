@@ -138,7 +138,7 @@ def test_what_an_operator_wants_to_know_is_on_the_dashboard() -> None:
     asked = set(_METRIC.findall(DASHBOARD.read_text(encoding="utf-8")))
     names = {f"{PREFIX}{counter.name}_total" for counter in COUNTERS}
     names |= {f"{PREFIX}{name}_bucket" for name, _ in HISTOGRAMS}
-    names |= {f"{PREFIX}{name}" for name, _ in GAUGES}
+    names |= {f"{PREFIX}{gauge.name}" for gauge in GAUGES}
     repeated = {f"{PREFIX}loads_total", f"{PREFIX}puts_total"}
     assert set() == names - asked - repeated
 
@@ -150,7 +150,7 @@ def test_the_documented_metrics_are_those_exported() -> None:
         re.findall(r"^\| `(vllm:eccache_\w+)` \|", page.read_text("utf-8"), re.MULTILINE)
     )
     exported = {f"{PREFIX}{counter.name}_total" for counter in COUNTERS}
-    exported |= {f"{PREFIX}{name}" for name, _ in (*HISTOGRAMS, *GAUGES)}
+    exported |= {f"{PREFIX}{name}" for name in (*dict(HISTOGRAMS), *(one.name for one in GAUGES))}
     assert exported == documented
 
 

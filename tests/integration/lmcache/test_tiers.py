@@ -84,10 +84,10 @@ def test_another_server_is_warm_at_its_first_request(
     a, b = opened(tmp_path / "a", redis_server), opened(tmp_path / "b", redis_server)
     stored(a)
     assert is_hit(b)
-    assert 1 == totals(b)["lmcache_hits"]
+    assert 1 == totals(b)["tier_hits:lmcache"]
     wait_for(lambda: store_of(b).local.contains(b.ref("a")))
     assert is_hit(b)
-    assert 1 == totals(b)["lmcache_hits"]
+    assert 1 == totals(b)["tier_hits:lmcache"]
     a.close()
     b.close()
 
@@ -115,7 +115,7 @@ def test_a_redis_that_dies_costs_misses_and_is_found_again(
     for number in range(20):
         assert not is_hit(b, f"absent {number}")
     assert tier_of(b).state is not TierState.CLOSED
-    assert totals(b)["lmcache_errors"] > 0
+    assert totals(b)["tier_errors:lmcache"] > 0
     assert b.put("local", OUTPUT)
     assert b.flush(LONG)
     assert is_hit(b, "local")

@@ -14,7 +14,7 @@ from eccache.app.writer import BackgroundWriter
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.namespace import Namespace
 from eccache.ports.storage import EntryStore
-from tests.unit.app.clock import ManualClock
+from eccache.testing.clock import ManualClock
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
 LONG = 30.0

@@ -11,7 +11,7 @@ from eccache.app.circuit_breaker import (
     LONGEST_PAUSE_SECONDS,
     CircuitBreaker,
 )
-from tests.unit.app.clock import ManualClock
+from eccache.testing.clock import ManualClock
 
 
 def state_of(breaker: CircuitBreaker) -> str:
@@ -34,7 +34,7 @@ def test_a_few_failures_in_a_row_open_it_and_time_half_opens_it() -> None:
         failing(breaker)
     assert "open" == state_of(breaker)
     assert not breaker.admits()
-    clock.now += FIRST_PAUSE_SECONDS
+    clock.advance(FIRST_PAUSE_SECONDS)
     assert "half_open" == state_of(breaker)
     assert breaker.admits()
     assert not breaker.admits()
@@ -49,7 +49,7 @@ def test_a_trial_that_says_nothing_is_followed_by_another() -> None:
     breaker = CircuitBreaker(clock)
     for _ in range(FAILURES_TO_OPEN):
         failing(breaker)
-    clock.now += FIRST_PAUSE_SECONDS
+    clock.advance(FIRST_PAUSE_SECONDS)
     for _ in range(3):
         assert breaker.admits()
         assert not breaker.admits()
@@ -75,9 +75,9 @@ def test_each_failed_trial_doubles_the_pause_up_to_a_bound() -> None:
         failing(breaker)
     pause = FIRST_PAUSE_SECONDS
     for _ in range(10):
-        clock.now += pause - 0.001
+        clock.advance(pause - 0.001)
         assert "open" == state_of(breaker)
-        clock.now += 0.001
+        clock.advance(0.001)
         failing(breaker)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
     assert LONGEST_PAUSE_SECONDS == pause
@@ -91,8 +91,8 @@ def test_a_straggler_does_not_lengthen_the_pause() -> None:
         assert breaker.admits()
     for _ in range(FAILURES_TO_OPEN + 2):
         breaker.failed()
-        clock.now += 0.1
-    clock.now += FIRST_PAUSE_SECONDS - 0.2
+        clock.advance(0.1)
+    clock.advance(FIRST_PAUSE_SECONDS - 0.2)
     assert "half_open" == state_of(breaker)
 
 
@@ -120,16 +120,15 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 1.0, 10.0]))
     def wait(self, seconds: float) -> None:
         """Let time pass."""
-        self.clock.now += seconds
+        self.clock.advance(seconds)
 
     @invariant()
     def it_is_never_shut_for_good(self) -> None:
         """After the longest pause a call is admitted, once none is under way."""
         if self.under_way == 0:
-            now = self.clock.now
-            self.clock.now += LONGEST_PAUSE_SECONDS
+            self.clock.advance(LONGEST_PAUSE_SECONDS)
             assert "open" != state_of(self.breaker)
-            self.clock.now = now
+            self.clock.advance(-LONGEST_PAUSE_SECONDS)
 
 
 TestBreakerMachine = BreakerMachine.TestCase

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import eccache
 from eccache.adapters.memory import MemoryStore
 from eccache.app import bootstrap
-from tests.unit.app.clock import ManualClock
+from eccache.testing.clock import ManualClock
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
 OUTPUT = torch.arange(12, dtype=torch.bfloat16).reshape(4, 3)

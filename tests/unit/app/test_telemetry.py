@@ -10,7 +10,7 @@ from eccache.app.guard import guarded
 from eccache.app.telemetry import WARNING_INTERVAL_SECONDS, LocalTelemetry
 from eccache.ports.lookup import WorkerReport
 from eccache.ports.telemetry import Level
-from tests.unit.app.clock import ManualClock
+from eccache.testing.clock import ManualClock
 
 
 def test_counts_add_up_and_reasons_stand_beside() -> None:
@@ -78,7 +78,7 @@ def test_a_warning_that_repeats_is_held_back_and_counted(
     for _ in range(100):
         telemetry.event(Level.WARNING, "store.read.failed")
     telemetry.event(Level.WARNING, "store.write.failed")
-    clock.now += WARNING_INTERVAL_SECONDS
+    clock.advance(WARNING_INTERVAL_SECONDS)
     telemetry.event(Level.WARNING, "store.read.failed")
     assert [
         "store.read.failed",

@@ -19,7 +19,7 @@ from eccache.domain.errors import StoreFault
 from eccache.domain.frame import Frame
 from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.ports.storage import EntryStore, ReadLease
-from tests.unit.app.clock import ManualClock
+from eccache.testing.clock import ManualClock
 from tests.unit.app.engines import LONG, engine_over, flip_a_bit, memory_store
 from tests.unit.wrapped_store import WrappedStore
 
@@ -80,10 +80,10 @@ def test_what_one_host_stores_another_gets_and_keeps() -> None:
     assert torch.equal(OUTPUT, found)
     b.settle()
     assert b.local.contains(b.cache.ref("h"))
-    assert {"remote_hits": 1} == b.telemetry.totals()
+    assert {"tier_hits:remote": 1} == b.telemetry.totals()
     assert b.cache.get("h") is not None
-    assert {"remote_hits": 1} == b.telemetry.totals()
-    assert {"remote_stored": 1} == a.telemetry.totals()
+    assert {"tier_hits:remote": 1} == b.telemetry.totals()
+    assert {"tier_stored:remote": 1} == a.telemetry.totals()
     a.cache.close()
     b.cache.close()
 
@@ -104,7 +104,7 @@ def test_damage_in_a_remote_is_a_miss_counted_as_corrupt_and_removed() -> None:
     a.put()
     flip_a_bit(remote, a.cache.ref("h"), bit=4096 * 8)
     assert b.cache.get("h") is None
-    assert {"remote_corrupt": 1} == b.telemetry.totals()
+    assert {"tier_corrupt:remote": 1} == b.telemetry.totals()
     assert 0 == b.local.stats().entries
     assert 0 == remote.stats().entries
 
@@ -123,7 +123,7 @@ def test_bytes_that_change_while_a_remote_is_read_are_a_miss() -> None:
     a, b = Host(lambda: Unclosed(remote)), Host(lambda: Changing(remote))
     a.put()
     assert b.cache.get("h") is None
-    assert 1 == b.telemetry.total("remote_corrupt")
+    assert 1 == b.telemetry.total("tier_corrupt:remote")
 
 
 def test_anothers_entry_in_a_remote_is_a_plain_miss_and_stays() -> None:
@@ -134,7 +134,7 @@ def test_anothers_entry_in_a_remote_is_a_plain_miss_and_stays() -> None:
     real = a.cache.ref("h")
     colliding = EntryRef(real.namespace, real.key, bytes(32))
     assert b.remote.fetch(colliding) is None
-    assert {"remote_misses": 1} == b.telemetry.totals()
+    assert {"tier_misses:remote": 1} == b.telemetry.totals()
     assert 1 == remote.stats().entries
 
 
@@ -155,8 +155,8 @@ def test_a_remote_that_can_not_be_opened_is_misses_then_works() -> None:
     for _ in range(10):
         assert b.cache.get("h") is None
     assert FAILURES_TO_OPEN == len(attempts)
-    assert FAILURES_TO_OPEN == b.telemetry.total("remote_errors")
-    b.clock.now += FIRST_PAUSE_SECONDS
+    assert FAILURES_TO_OPEN == b.telemetry.total("tier_errors:remote")
+    b.clock.advance(FIRST_PAUSE_SECONDS)
     assert b.cache.get("h") is not None
     assert "closed" == b.remote.state.value
     b.cache.close()
@@ -189,7 +189,7 @@ def test_a_remote_that_hangs_costs_its_time_limit_then_nothing() -> None:
     host = Host(lambda: Frozen(shared()), timeout_seconds=0.02)
     for _ in range(20):
         assert host.cache.get("h") is None
-    assert FAILURES_TO_OPEN == host.telemetry.total("remote_timeouts")
+    assert FAILURES_TO_OPEN == host.telemetry.total("tier_timeouts:remote")
     assert {"misses": 20} == {"misses": host.cache.stats().misses}
     host.cache.close()
     let_go.set()
@@ -209,7 +209,7 @@ def test_a_callers_deadline_bounds_a_fetch() -> None:
     ref = host.cache.ref("h")
     assert host.remote.fetch(ref, deadline=host.clock.monotonic() + 0.02) is None
     assert host.remote.fetch(ref, deadline=host.clock.monotonic() - 1) is None
-    assert 2 == host.telemetry.total("remote_timeouts")
+    assert 2 == host.telemetry.total("tier_timeouts:remote")
     let_go.set()
 
 
@@ -220,7 +220,7 @@ def test_callers_whose_time_runs_out_say_nothing_of_the_tier() -> None:
     class Slow(Unclosed):
         def get(self, ref: EntryRef, *, deadline: float | None = None) -> ReadLease | None:
             """Answer late, after the caller has given up."""
-            host.clock.now += 1.0
+            host.clock.advance(1.0)
             assert clock_moved.wait(LONG)
             return super().get(ref, deadline=deadline)
 
@@ -230,7 +230,7 @@ def test_callers_whose_time_runs_out_say_nothing_of_the_tier() -> None:
         assert host.remote.fetch(ref, deadline=host.clock.monotonic() + 0.01) is None
         assert host.remote.fetch(ref, deadline=host.clock.monotonic()) is None
     assert TierState.CLOSED is host.remote.state
-    assert 4 * FAILURES_TO_OPEN == host.telemetry.total("remote_timeouts")
+    assert 4 * FAILURES_TO_OPEN == host.telemetry.total("tier_timeouts:remote")
     clock_moved.set()
 
 
@@ -371,7 +371,7 @@ def test_a_tier_that_is_being_opened_is_a_miss_and_no_fault() -> None:
     assert not host.remote.wait_until_tried(0.0)
     for _ in range(2 * FAILURES_TO_OPEN):
         assert host.remote.fetch(host.cache.ref("h")) is None
-    assert {"remote_skipped": 2 * FAILURES_TO_OPEN} == host.telemetry.totals()
+    assert {"tier_skipped:remote": 2 * FAILURES_TO_OPEN} == host.telemetry.totals()
     may_open.set()
     assert host.remote.wait_until_tried(LONG)
     host.put()
@@ -442,6 +442,38 @@ def test_closing_waits_for_a_tier_that_is_being_opened() -> None:
     assert closed.is_set()
 
 
+def test_a_tier_tells_when_it_goes_and_when_it_is_back() -> None:
+    """Once each time, not with every call."""
+    alive = [True]
+
+    class Mortal(WrappedStore):
+        def contains(self, ref: EntryRef) -> bool:
+            """Answer while alive."""
+            if not alive[0]:
+                raise StoreFault("dead")
+            return super().contains(ref)
+
+    host = Host(lambda: Mortal(shared()))
+    told: list[float] = []
+
+    def ask(*, answers: bool) -> None:
+        alive[0] = answers
+        for _ in range(FAILURES_TO_OPEN + 1):
+            host.remote.contains(host.cache.ref("h"))
+        report = host.telemetry.take_report()
+        told.extend([] if report is None else report.observations.get("tier_up:remote", []))
+
+    ask(answers=True)
+    ask(answers=False)
+    host.clock.advance(2 * FIRST_PAUSE_SECONDS)
+    ask(answers=False)
+    host.clock.advance(4 * FIRST_PAUSE_SECONDS)
+    ask(answers=True)
+    ask(answers=True)
+    assert [1.0, 0.0, 1.0] == told
+    host.cache.close()
+
+
 def test_an_error_is_no_miss() -> None:
     """A dead tier shows as errors, and then as calls that were not made; misses are answers."""
 
@@ -453,5 +485,8 @@ def test_an_error_is_no_miss() -> None:
     host = Host(lambda: Dead(shared()))
     for _ in range(FAILURES_TO_OPEN + 2):
         assert host.remote.fetch(host.cache.ref("h")) is None
-    assert {"remote_errors": FAILURES_TO_OPEN, "remote_skipped": 2} == host.telemetry.totals()
+    assert {
+        "tier_errors:remote": FAILURES_TO_OPEN,
+        "tier_skipped:remote": 2,
+    } == host.telemetry.totals()
     host.cache.close()

@@ -44,7 +44,7 @@ def test_counters_are_exposed_by_engine_and_reason(prometheus: CachePromMetrics)
 def test_series_exist_before_anything_is_counted() -> None:
     """A dashboard can tell 0 from absent."""
     for counter in COUNTERS:
-        if not counter.reasons:
+        if counter.label is None:
             assert 0.0 == shown(f"vllm:eccache_{counter.name}_total"), counter.name
 
 
@@ -53,6 +53,16 @@ def test_observations_become_a_histogram_and_levels_a_gauge(prometheus: CachePro
     prometheus.observe({"lookup_seconds": [0.002, 0.2], "promised_bytes": [10.0, 30.0]})
     assert 2.0 == shown("vllm:eccache_lookup_seconds_count")
     assert 30.0 == shown("vllm:eccache_promised_bytes")
+
+
+def test_tiers_are_told_apart(prometheus: CachePromMetrics) -> None:
+    """Each has counters and a state of its own."""
+    prometheus.observe({"tier_hits:lmcache": 2, "tier_up:lmcache": [1.0, 0.0], "tier_up:b": [1.0]})
+    assert 2.0 == shown("vllm:eccache_tier_hits_total", tier="lmcache")
+    assert (0.0, 1.0) == (
+        shown("vllm:eccache_tier_up", tier="lmcache"),
+        shown("vllm:eccache_tier_up", tier="b"),
+    )
 
 
 def test_unknown_and_empty_data_are_harmless(prometheus: CachePromMetrics) -> None:
@@ -83,12 +93,14 @@ def test_the_log_line_is_readable() -> None:
     later = CacheTransferStats(
         data={"hits": 2, "misses": 0, "bypassed:salted": 1, "load_seconds": [0.3], "entries": [9.0]}
     )
+    later = later.aggregate(CacheTransferStats(data={"tier_up:lmcache": [0.0, 1.0]}))
     total = stats.aggregate(later)
     assert {
         "bypassed salted": 1,
         "entries": 9,
         "hits": 3,
         "load_seconds mean": 0.2,
+        "tier_up lmcache": 1,
     } == total.reduce()
     assert not total.is_empty()
     total.reset()

@@ -24,40 +24,60 @@ PREFIX: Final = "vllm:eccache_"
 
 
 @attrs.frozen
-class _Counter:
-    """One counter as Prometheus shows it (with `_total` behind its name)."""
+class _Series:
+    """One series as Prometheus shows it (a counter with `_total` behind its name).
+
+    Attributes:
+        name: the telemetry's name of it, `PREFIX` before it.
+        help: for people.
+        label: what is told apart beside the engine: what stands behind the colon in `name:value`.
+    """
 
     name: str
     help: str
-    reasons: bool = False
+    label: str | None = None
+
+    def labels(self, names: list[str]) -> list[str]:
+        """Return the names of its labels, after *names* of the engine's."""
+        return names if self.label is None else [*names, self.label]
 
 
 COUNTERS: Final = (
-    _Counter("hits", "Encoder runs avoided: inputs whose stored output was handed to the workers."),
-    _Counter("promised", "Look-ups that ended in a verified copy, taken or not."),
-    _Counter("misses", "Look-ups that found nothing usable."),
-    _Counter("corrupt", "Look-ups that found a damaged entry, which was then quarantined."),
-    _Counter("errors", "Look-ups that failed in the store."),
-    _Counter("timeouts", "Look-ups that were not answered in time."),
-    _Counter("bypassed", "Inputs neither stored nor looked up, by reason.", reasons=True),
-    _Counter("deferred", "Requests that had to wait for a look-up."),
-    _Counter("deadlines", "Requests that stopped waiting for a look-up at its deadline."),
-    _Counter("unavailable", "Requests given up because nothing could supply an encoder output."),
-    _Counter("expired", "Verified copies given up because no step took them in time."),
-    _Counter("loads", "Encoder outputs loaded by a rank instead of computed."),
-    _Counter("broken_promises", "Promised copies that could not be loaded. Must stay 0."),
-    _Counter("unacknowledged", "Loads that not every rank acknowledged in time."),
-    _Counter("puts", "Encoder outputs accepted for storing."),
-    _Counter("put_refused", "Encoder outputs not accepted: too many bytes were waiting."),
-    _Counter("stored", "Encoder outputs stored as a new entry."),
-    _Counter("already_present", "Encoder outputs whose entry was there already."),
-    _Counter("rejected", "Encoder outputs that the store refuses for good, e.g. above the cap."),
-    _Counter("failed_puts", "Encoder outputs that could not be stored."),
-    _Counter("evictions", "Entries evicted by this server to make room."),
-    _Counter("bytes_read", "Bytes of encoder outputs read and verified."),
-    _Counter("bytes_loaded", "Bytes of copies loaded by a rank."),
-    _Counter("bytes_written", "Bytes of entries stored."),
-    _Counter("faults", "Unexpected errors that were absorbed, by place.", reasons=True),
+    _Series("hits", "Encoder runs avoided: inputs whose stored output was handed to the workers."),
+    _Series("promised", "Look-ups that ended in a verified copy, taken or not."),
+    _Series("misses", "Look-ups that found nothing usable."),
+    _Series("corrupt", "Look-ups that found a damaged entry, which was then quarantined."),
+    _Series("errors", "Look-ups that failed in the store."),
+    _Series("timeouts", "Look-ups that were not answered in time."),
+    _Series("bypassed", "Inputs neither stored nor looked up, by reason.", label="reason"),
+    _Series("deferred", "Requests that had to wait for a look-up."),
+    _Series("deadlines", "Requests that stopped waiting for a look-up at its deadline."),
+    _Series("unavailable", "Requests given up because nothing could supply an encoder output."),
+    _Series("expired", "Verified copies given up because no step took them in time."),
+    _Series("loads", "Encoder outputs loaded by a rank instead of computed."),
+    _Series("broken_promises", "Promised copies that could not be loaded. Must stay 0."),
+    _Series("unacknowledged", "Loads that not every rank acknowledged in time."),
+    _Series("puts", "Encoder outputs accepted for storing."),
+    _Series("put_refused", "Encoder outputs not accepted: too many bytes were waiting."),
+    _Series("stored", "Encoder outputs stored as a new entry."),
+    _Series("already_present", "Encoder outputs whose entry was there already."),
+    _Series("rejected", "Encoder outputs that the store refuses for good, e.g. above the cap."),
+    _Series("failed_puts", "Encoder outputs that could not be stored."),
+    _Series("evictions", "Entries evicted by this server to make room."),
+    _Series("bytes_read", "Bytes of encoder outputs read and verified."),
+    _Series("bytes_loaded", "Bytes of copies loaded by a rank."),
+    _Series("bytes_written", "Bytes of entries stored."),
+    _Series("tier_hits", "Entries fetched from a tier behind the local store.", label="tier"),
+    _Series("tier_misses", "Entries that a tier does not have.", label="tier"),
+    _Series("tier_corrupt", "Damaged entries that a tier returned.", label="tier"),
+    _Series("tier_errors", "Calls of a tier that failed.", label="tier"),
+    _Series("tier_timeouts", "Calls of a tier that were not answered in time.", label="tier"),
+    _Series(
+        "tier_skipped", "Calls not made because a tier was down or being opened.", label="tier"
+    ),
+    _Series("tier_stored", "Entries stored in a tier.", label="tier"),
+    _Series("copies_left_out", "Copies between tiers not made: too many were waiting."),
+    _Series("faults", "Unexpected errors that were absorbed, by place.", label="reason"),
 )
 """Every counter that is shown. Others stay inside the process."""
 
@@ -81,12 +101,15 @@ HISTOGRAMS: Final = (
     ("load_seconds", "Time a rank spent on loading the copies of one step."),
 )
 GAUGES: Final = (
-    ("promised_bytes", "Host memory held by promised copies."),
-    ("stored_bytes", "Physical bytes in the store, of all servers that share it."),
-    ("capacity_bytes", "Physical bytes that may be in the store."),
-    ("entries", "Entries in the store, of all models."),
+    _Series("promised_bytes", "Host memory held by promised copies."),
+    _Series("stored_bytes", "Physical bytes in the store, of all servers that share it."),
+    _Series("capacity_bytes", "Physical bytes that may be in the store."),
+    _Series("entries", "Entries in the store, of all models."),
+    _Series(
+        "tier_up", "1 while a tier is asked, 0 while its circuit breaker is open.", label="tier"
+    ),
 )
-_LEVELS: Final = frozenset(name for name, _ in GAUGES)
+_LEVELS: Final = frozenset(gauge.name for gauge in GAUGES)
 
 
 class CacheTransferStats(ECConnectorStats):
@@ -121,7 +144,7 @@ class CacheTransferStats(ECConnectorStats):
             shown = name.replace(":", " ")
             if not isinstance(value, list):
                 line[shown] = value
-            elif name in _LEVELS:
+            elif name.partition(":")[0] in _LEVELS:
                 line[shown] = int(value[-1])
             else:
                 line[f"{shown} mean"] = round(sum(value) / len(value), 6)
@@ -147,11 +170,11 @@ class CachePromMetrics(ECConnectorPromMetrics):
             counter.name: self._counter_cls(
                 name=PREFIX + counter.name,
                 documentation=counter.help,
-                labelnames=[*labelnames, "reason"] if counter.reasons else labelnames,
+                labelnames=counter.labels(labelnames),
             )
             for counter in COUNTERS
         }
-        self._with_reason = {counter.name for counter in COUNTERS if counter.reasons}
+        self._labelled = {one.name for one in (*COUNTERS, *GAUGES) if one.label is not None}
         self._histograms = {
             name: self._histogram_cls(
                 name=PREFIX + name,
@@ -162,31 +185,30 @@ class CachePromMetrics(ECConnectorPromMetrics):
             for name, text in HISTOGRAMS
         }
         self._gauges = {
-            name: self._gauge_cls(
-                name=PREFIX + name,
-                documentation=text,
+            gauge.name: self._gauge_cls(
+                name=PREFIX + gauge.name,
+                documentation=gauge.help,
                 multiprocess_mode="mostrecent",
-                labelnames=labelnames,
+                labelnames=gauge.labels(labelnames),
             )
-            for name, text in GAUGES
+            for gauge in GAUGES
         }
-        for (
-            labels
-        ) in per_engine_labelvalues.values():  # series exist, as 0, before anything is counted
+        # Series exist, as 0, before anything is counted.
+        for labels in per_engine_labelvalues.values():
             for name, counter in self._counters.items():
-                if name not in self._with_reason:
+                if name not in self._labelled:
                     counter.labels(*labels)
 
     def observe(self, transfer_stats_data: Mapping[str, Any], engine_idx: int = 0) -> None:
         """Add what was counted to the series of engine *engine_idx*; unknown names are left out."""
         labels = self.per_engine_labelvalues[engine_idx]
         for key, value in transfer_stats_data.items():
-            name, _, reason = key.partition(":")
+            name, _, told_apart_by = key.partition(":")
+            wanted = [*labels, told_apart_by] if name in self._labelled else labels
             if (counter := self._counters.get(name)) is not None:
-                wanted = [*labels, reason] if name in self._with_reason else labels
                 counter.labels(*wanted).inc(value)
             elif (histogram := self._histograms.get(name)) is not None:
                 for observation in value:
-                    histogram.labels(*labels).observe(observation)
+                    histogram.labels(*wanted).observe(observation)
             elif (gauge := self._gauges.get(name)) is not None and value:
-                gauge.labels(*labels).set(value[-1])
+                gauge.labels(*wanted).set(value[-1])
