@@ -111,7 +111,7 @@ LMCACHES ?= 0.4.5 0.5.6
 test-matrix: setup redis prometheus ## the domain on each Python, integration on the oldest and newest LMCache
 	@ran=; for version in $(PYTHONS); do \
 	  if python$$version -c '' 2>/dev/null; then \
-	    $(MAKE) VENV=.venv-py$$version PYTHON=python$$version EXTRAS=dev setup; \
+	    $(MAKE) VENV=.venv-py$$version PYTHON=python$$version EXTRAS=dev,torch setup; \
 	    .venv-py$$version/bin/pytest $(PYTHON_TESTS); ran+=" python-$$version"; \
 	  else ran+=" (python-$$version: not on this machine)"; fi; \
 	done; \

@@ -55,14 +55,16 @@ CASES = [
 ]
 
 
-def _version(python: str) -> tuple[int, ...]:
-    program = "import sys; print(*sys.version_info[:2])"
+def _asked(python: str) -> tuple[str, str]:
+    """The version and the path of what *python* starts: of pyenv's wrappers, which read the environment."""
+    program = "import sys; print(*sys.version_info[:2], sep='.'); print(sys.executable)"
     command = [python, "-I", "-c", program]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except OSError:
-        return ()
-    return tuple(map(int, done.stdout.split())) if done.returncode == 0 else ()
+        return "", ""
+    version, _, path = done.stdout.partition("\n")
+    return version, path.strip()
 
 
 @cache
@@ -75,9 +77,9 @@ def interpreters() -> dict[str, str]:
         on_path = shutil.which(name)
         kept = sorted(pyenv.glob(f"versions/*/bin/{name}"))
         for python in ([on_path] if on_path else []) + list(map(str, kept)):
-            version = f"{major}.{minor}"
-            if version not in found and _version(python) == (major, minor):
-                found[version] = python
+            version, path = _asked(python)
+            if version == f"{major}.{minor}":
+                found.setdefault(version, path)
     return found
 
 
