@@ -60,7 +60,7 @@ class NeverGivesUpWaiting(PromiseLedger):
 class DefersEveryone(PromiseLedger):
     """Has no bound of deferred requests."""
 
-    def _may_wait(self, request: Request, item: Item, now: float) -> bool:
+    def _may_wait(self, request: Request, now: float) -> bool:
         request.deadline = min(request.deadline, now + LIMITS.lookup_timeout_seconds)
         self._deferred.setdefault(request.request_id, request)
         return True

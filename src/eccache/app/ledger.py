@@ -90,6 +90,7 @@ class PromiseLedger:
         self._promises: dict[str, Promise] = {}  # PENDING and READY
         self._ready: dict[str, PromisedCopy] = {}  # by age
         self._saves: dict[str, Item] = {}
+        self._counted: dict[str, tuple[int, int]] = {}  # within one call of `ensure`
         self._closed = False
 
     # --- the port -------------------------------------------------------------------------------------
@@ -105,6 +106,9 @@ class PromiseLedger:
             request = self._requests[request_id] = Request(request_id)
         elif request.settled:
             request.new_round()
+        if self._has_to_queue(request, items):
+            return False
+        self._counted.clear()
         # All of them in every step: each look-up is begun, and each retry made, as early as can be.
         waiting = [item for item in items if self._must_wait(request, item, now)]
         if waiting:
@@ -180,6 +184,14 @@ class PromiseLedger:
         self._loads.close()
         self._lookups.close()
 
+    def _has_to_queue(self, request: Request, items: Sequence[Item]) -> bool:
+        """Return whether *request* must wait, and may not be deferred yet: others come first."""
+        return (
+            len(self._deferred) >= self._limits.max_deferred_requests > 0
+            and request.request_id not in self._deferred
+            and any(item.required and item.mm_hash not in self._ready for item in items)
+        )
+
     # --- one item of one request ----------------------------------------------------------------------
 
     def _must_wait(self, request: Request, item: Item, now: float) -> bool:
@@ -195,7 +207,7 @@ class PromiseLedger:
             else:
                 self._miss(promise, request, _MISS)
             return False
-        elif self._may_wait(request, item, now):
+        elif self._may_wait(request, now):
             self._claim(promise, request, item)
             self._continue(promise, request, now)
         return item.mm_hash in request.claims
@@ -216,7 +228,7 @@ class PromiseLedger:
         promise = Promise(item.mm_hash)
         if absent and not item.expected:
             self._miss(promise, request, _MISS)
-        elif self._may_wait(request, item, now):
+        elif self._may_wait(request, now):
             self._promises[item.mm_hash] = promise
             self._claim(promise, request, item)
             if absent:
@@ -228,25 +240,25 @@ class PromiseLedger:
         """Look again, if it is time to, for what had no room or was still on its way."""
         if promise.job is not None:
             return
-        ref = self._ref_of(promise.claims[request.request_id])
         if promise.wants_nbytes:
             self._turn_away_what_cannot_fit(promise)
             if promise.claims and self._budget.has_room(promise.wants_nbytes):
-                self._start(promise, request, ref, now)
+                self._start(promise, request, self._ref_of(promise.claims[request.request_id]), now)
         elif now >= promise.retry_at:
+            ref = self._ref_of(promise.claims[request.request_id])
             if self._probe(ref) is False:
                 promise.retry_at = now + self._limits.expected_poll_seconds
             else:
                 self._start(promise, request, ref, now)
 
-    def _may_wait(self, request: Request, item: Item, now: float) -> bool:
+    def _may_wait(self, request: Request, now: float) -> bool:
         """Return whether *request* may be deferred; it then counts as such, from now to its deadline."""
         if request.request_id in self._deferred:
             return True
         if request.deadline < math.inf:  # its time is over, and this item came up only now
             self._telemetry.count(LookupOutcome.TIMEOUT.value)
             return False
-        if not item.required and len(self._deferred) >= self._limits.max_deferred_requests:
+        if len(self._deferred) >= self._limits.max_deferred_requests:
             # Not remembered as a miss: whenever it asks again, there may be room.
             self._telemetry.count("bypassed", reason="deferral_limit")
             return False
@@ -322,9 +334,17 @@ class PromiseLedger:
         """Let those go on whose own copies leave no room for this one: waiting would change nothing."""
         for request_id in list(promise.claims):
             request = self._requests[request_id]
-            own = [self._ready[key].nbytes for key in request.claims if key in self._ready]
-            if not self._budget.could_hold([promise.wants_nbytes, *own]):
+            nbytes, copies = self._own_copies(request)
+            if not self._budget.could_hold(promise.wants_nbytes + nbytes, 1 + copies):
                 self._miss(promise, request, "bypassed", reason="promise_capacity")
+
+    def _own_copies(self, request: Request) -> tuple[int, int]:
+        """Return bytes and number of the copies that *request* holds; counted once for all of its inputs."""
+        counted = self._counted.get(request.request_id)
+        if counted is None:
+            own = [self._ready[key].nbytes for key in request.claims if key in self._ready]
+            counted = self._counted[request.request_id] = (sum(own), len(own))
+        return counted
 
     def _give_up_waiting(self, request: Request) -> None:
         """Settle everything that *request* still waits for: its time is over."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
 
 from eccache.domain.tensor_spec import TensorSpec
 from eccache.ports.lookup import Content, Item
@@ -62,9 +61,9 @@ class CopyBudget:
         with self._lock:
             return self._has_room(nbytes)
 
-    def could_hold(self, sizes: Collection[int]) -> bool:
-        """Return whether copies of *sizes* bytes had room together, if there were no others."""
-        return sum(sizes) <= self._max_nbytes and len(sizes) <= self._max_copies
+    def could_hold(self, nbytes: int, copies: int) -> bool:
+        """Return whether *copies* of *nbytes* together had room, if there were no others."""
+        return nbytes <= self._max_nbytes and copies <= self._max_copies
 
     def _has_room(self, nbytes: int) -> bool:
         return self._nbytes + nbytes <= self._max_nbytes and self._copies < self._max_copies

@@ -36,7 +36,7 @@ class Item:
             hit before the deadline.
         variant: tells inputs of one id apart that must not share; see `domain.key.mm_digest`.
         content: what its entry must have been made of; None: the id is all that is known.
-        required: nothing but its entry can supply it, so that its request waits however many do.
+        required: nothing but its entry can supply it, so its request waits for its turn to be looked up.
         width: values in a row, where the framework has measured it.
         dtype: torch's name of the element type that the encoder makes, where that is known.
     """

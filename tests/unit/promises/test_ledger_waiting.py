@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
+from eccache.app.lookup_job import NoRoom
 from eccache.domain.outcomes import LookupOutcome
 from eccache.ports.lookup import Item
 from tests.unit.promises.ledgers import A_EXPECTED, LIMITS, A, B, Ledger
@@ -320,13 +321,52 @@ def test_a_limit_that_makes_no_sense_is_refused(limits: dict[str, Any]) -> None:
 A_REQUIRED = Item("a", 4, required=True)
 
 
-def test_a_request_that_needs_its_entry_waits_however_many_do() -> None:
-    """The bound keeps others from waiting: they have an encoder."""
+def test_a_request_that_needs_its_entry_waits_for_its_turn() -> None:
+    """The bound lets others go on: they have an encoder. Until then nothing is looked up for it."""
     ledger = Ledger(max_deferred_requests=1)
     assert not ledger.port.ensure("first", [B])
     assert ledger.port.ensure("second", [A])
-    assert not ledger.port.ensure("third", [A_REQUIRED])
-    assert 1 == ledger.count("bypassed:deferral_limit")
+    for _ in range(3):
+        assert not ledger.port.ensure("third", [A_REQUIRED])
+    assert (1, 1) == (ledger.lookups.started, ledger.count("bypassed:deferral_limit"))
+    ledger.port.finished("first")
+    ledger.promise("third", A_REQUIRED)
+
+
+def test_what_is_at_hand_needs_no_turn() -> None:
+    """Another request's copy serves at once."""
+    ledger = Ledger(max_deferred_requests=1)
+    ledger.promise("first", A)
+    assert not ledger.port.ensure("second", [B])
+    assert ledger.port.ensure("third", [A_REQUIRED])
+
+
+def test_where_nobody_may_wait_nobody_waits_for_a_turn() -> None:
+    """An operator who allows no deferral gets none."""
+    ledger = Ledger(max_deferred_requests=0)
+    assert ledger.port.ensure("r", [A_REQUIRED])
+    assert ledger.port.may_be_found("r", "a")
+
+
+def test_what_many_inputs_wait_for_is_counted_once() -> None:
+    """A request with a thousand inputs, and no room for any: a step looks at each of them once."""
+    ledger = Ledger(max_promised_copies=1 << 20)
+    items = [Item(str(number), 4) for number in range(1_000)]
+    asked = 0
+
+    class Counting(dict[str, Any]):
+        def __contains__(self, key: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().__contains__(key)
+
+    assert not ledger.port.ensure("r", items)
+    for job in list(ledger.lookups.jobs):
+        ledger.lookups.answer(job, NoRoom(1))
+    assert ledger.budget.reserve(LIMITS.max_promised_nbytes)
+    ledger.port._ready = Counting()  # noqa: SLF001 - the only trace that quadratic work leaves
+    assert not ledger.port.ensure("r", items)
+    assert asked <= 3 * len(items)
 
 
 def test_what_there_was_no_time_for_may_be_found() -> None:

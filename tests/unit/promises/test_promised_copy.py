@@ -46,7 +46,7 @@ def test_what_could_never_be_held_together_is_known(sizes: tuple[int, ...], expe
     """Waiting for room is worth it only where it could help, whatever is charged now."""
     budget = CopyBudget(100, 2, RecordingTelemetry())
     budget.reserve(99)
-    assert expected is budget.could_hold(sizes)
+    assert expected is budget.could_hold(sum(sizes), len(sizes))
 
 
 def test_the_bytes_promised_are_told() -> None:
