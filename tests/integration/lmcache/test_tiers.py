@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import eccache
+from eccache.adapters.lmcache import names_a_place
 from eccache.app.circuit_breaker import TierState
 from eccache.app.remote_tier import RemoteTier
 from eccache.app.tiers import TieredStore
@@ -168,3 +169,19 @@ def test_keys_that_name_no_place_open_no_tier(tmp_path: Path) -> None:
     cache = eccache.open_cache(config, model="m", encoder_dtype="bfloat16")
     assert not isinstance(cache._parts.store, TieredStore)  # noqa: SLF001 - tests look behind
     cache.close()
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({"enable_nixl_storage": True}, True),
+        ('{"enable_nixl_storage": true}', True),
+        ('{"enable_nixl_storage": false}', False),
+        ('["enable_nixl_storage"]', False),
+        ("enable_nixl_storage", False),
+        (None, False),
+    ],
+)
+def test_nixl_is_a_place_in_whatever_form_it_is_written(extra: object, expected: bool) -> None:  # noqa: FBT001
+    """An environment has text; LMCache reads it as JSON, so that a tier would be left out silently."""
+    assert expected is names_a_place({"extra_config": extra})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -60,6 +62,9 @@ class LMCacheSettings:
 def names_a_place(keys: Mapping[str, Any]) -> bool:
     """Return whether *keys* name a place for entries, rather than only how LMCache is to work."""
     extra = keys.get("extra_config")
+    if isinstance(extra, str):  # as an environment has it
+        with contextlib.suppress(ValueError):
+            extra = json.loads(extra)
     nixl = isinstance(extra, Mapping) and bool(extra.get("enable_nixl_storage"))
     return nixl or any(keys.get(name) for name in _PLACES)
 
