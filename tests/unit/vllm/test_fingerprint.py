@@ -115,18 +115,24 @@ def test_a_field_that_changes_outputs_keeps_servers_apart(both_config: Any, chan
 
 
 @pytest.mark.parametrize(
-    "variable", [*fingerprint.MEDIA_VARIABLES, "VLLM_FLOAT32_MATMUL_PRECISION"]
+    "variable",
+    [
+        *fingerprint.MEDIA_VARIABLES,
+        *fingerprint.QUANTIZATION_VARIABLES,
+        "VLLM_FLOAT32_MATMUL_PRECISION",
+    ],
 )
 def test_a_variable_that_changes_outputs_keeps_servers_apart(
     both_config: Any, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """Who decodes files and how floats are multiplied is chosen by the environment alone."""
+    """Who decodes files, how floats are multiplied, what they are rounded to: by the environment alone."""
     from vllm import envs
 
     before = _ingredients(both_config)
     value: object = 1 if isinstance(getattr(envs, variable), bool) else "medium"
     monkeypatch.setattr(envs, variable, value, raising=False)
-    assert _differing(before, _ingredients(both_config)) <= {"media_io", "matmul_precision"}
+    ingredients = {"media_io", "quantization", "matmul_precision"}
+    assert _differing(before, _ingredients(both_config)) <= ingredients
     assert before != _ingredients(both_config)
 
 
@@ -334,14 +340,16 @@ def _with_new_field(config: Any, default: Any, value: Any) -> Any:
     return new
 
 
-@pytest.mark.parametrize("owner", ["model_config", "multimodal_config"])
+@pytest.mark.parametrize("owner", ["model_config", "multimodal_config", "load_config"])
 def test_a_new_field_is_not_silently_left_out(both_config: Any, owner: str) -> None:
     """Set to something by an operator, it keeps servers apart until somebody has looked at it."""
 
     def newer(value: Any) -> dict[str, str]:
         config = copy.copy(both_config)
         config.model_config = model = copy.copy(both_config.model_config)
-        if owner == "model_config":
+        if owner == "load_config":
+            config.load_config = _with_new_field(both_config.load_config, None, value)
+        elif owner == "model_config":
             config.model_config = _with_new_field(model, None, value)
         else:
             model.multimodal_config = _with_new_field(model.multimodal_config, None, value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,14 @@ MEDIA_VARIABLES: Final = (
     "VLLM_VIDEO_LOADER_BACKEND",
 )
 """vLLM's environment variables that choose who turns a file into pixels, frames or samples."""
+
+QUANTIZATION_VARIABLES: Final = (
+    "VLLM_HUMMING_INPUT_QUANT_CONFIG",
+    "VLLM_HUMMING_ONLINE_QUANT_CONFIG",
+    "VLLM_HUMMING_USE_F16_ACCUM",
+    "VLLM_MARLIN_INPUT_DTYPE",
+)
+"""vLLM's environment variables that choose how weights, or what is multiplied with them, are quantized."""
 
 
 @attrs.frozen
@@ -154,7 +162,11 @@ def _plain(config: Any) -> Any:
 
 def _quantization(server: _Server) -> str:
     model = server.model
-    return _set(method=model.quantization, config=model.quantization_config)
+    return _set(
+        method=model.quantization,
+        config=model.quantization_config,
+        **_variables(QUANTIZATION_VARIABLES),
+    )
 
 
 def _processor_kwargs(server: _Server) -> str:
@@ -164,10 +176,14 @@ def _processor_kwargs(server: _Server) -> str:
 
 
 def _media_io(server: _Server) -> str:
+    return _set(kwargs=server.multimodal.media_io_kwargs, **_variables(MEDIA_VARIABLES))
+
+
+def _variables(names: Iterable[str]) -> dict[str, Any]:
+    """Return what vLLM makes of its environment variables."""
     from vllm import envs
 
-    variables = {name: getattr(envs, name, None) for name in MEDIA_VARIABLES}
-    return _set(kwargs=server.multimodal.media_io_kwargs, **variables)
+    return {name: getattr(envs, name, None) for name in names}
 
 
 def _video_pruning(server: _Server) -> str:
@@ -211,7 +227,8 @@ def _versions(server: _Server) -> str:
 
 
 def _unreviewed(server: _Server) -> str:
-    return unreviewed_values(server.model, server.multimodal)
+    configs = (server.model, server.multimodal, server.load, server.lora)
+    return unreviewed_values(*(config for config in configs if config is not None))
 
 
 TEXT_INGREDIENTS: Final = (
