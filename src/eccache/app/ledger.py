@@ -22,11 +22,13 @@ Beside these `deferred` and `deadlines` count requests, `expired` copies, `unack
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
 import attrs
 
+from eccache.app.guard import guarded
 from eccache.app.ledger_limits import LedgerLimits
 from eccache.app.ledger_loads import LoadsInFlight
 from eccache.app.ledger_records import Promise, Request
@@ -155,7 +157,8 @@ class PromiseLedger:
     def take_step(self) -> StepPlan:
         """Return what was allocated since the last call, and forget it."""
         now = self._clock.monotonic()
-        self._catch_up(now)
+        # What was promised goes out, whatever else may fail: else the engine ends.
+        guarded(self._telemetry, "ledger", functools.partial(self._catch_up, now), None)
         loads = self._loads.take_planned(now)
         if not loads and not self._saves:
             return _NOTHING

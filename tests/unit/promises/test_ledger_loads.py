@@ -4,6 +4,7 @@ from eccache.app.ledger_loads import LoadsInFlight
 from eccache.app.promised_copy import PromisedCopy
 from eccache.domain.tensor_spec import TensorSpec
 from eccache.ports.lookup import PromisedLoad
+from tests.unit.promises.ledgers import A, Ledger
 from tests.unit.promises.parts import TrackedCopy, ample_budget
 
 
@@ -127,3 +128,18 @@ def test_closing_ends_every_load() -> None:
     loads.close()
     assert [5, 6] == [copy.fd for copy in loads.released]
     assert () == loads.take_planned(0.0)
+
+
+def test_what_was_promised_goes_out_whatever_fails() -> None:
+    """The framework will not run the encoder: a step without the load would end it."""
+    ledger = Ledger()
+    ledger.promise("r", A)
+    assert ledger.port.is_promised("a")
+    ledger.port.allocated("r", A, storable=True)
+
+    def fail() -> None:
+        raise MemoryError
+
+    ledger.lookups.findings = fail  # type: ignore[method-assign, assignment]
+    assert ["a"] == [load.mm_hash for load in ledger.port.take_step().loads]
+    assert 1 == ledger.count("faults:ledger")
