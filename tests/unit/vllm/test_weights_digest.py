@@ -204,3 +204,17 @@ def test_the_content_of_an_adapter_is_all_of_it(tmp_path: Path) -> None:
     assert before == content_digest(tmp_path)
     (tmp_path / "adapter_config.json").write_text('{"r": 8}')
     assert before != content_digest(tmp_path)
+
+
+def test_a_model_in_one_file_is_told_by_its_encoders_file_too(tmp_path: Path) -> None:
+    """The language model's file stays; the projector beside it, with the vision encoder, is another."""
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF" * 100)
+    alone = model_digest(model)
+    (tmp_path / "another.gguf").write_bytes(b"another model's")
+    assert alone == model_digest(model)
+    digests = {alone}
+    for name, content in (("mmproj-model.gguf", b"one"), ("mmproj-model.gguf", b"two")):
+        (tmp_path / name).write_bytes(content)
+        digests.add(model_digest(model))
+    assert 3 == len(digests)

@@ -94,7 +94,8 @@ def _digest_of(told: list[list[object]] | list[list[str]]) -> str:
 
 def _files_of(path: Path) -> tuple[Path, list[Path]]:
     if path.is_file():
-        return path.parent, [path]
+        beside = path.parent.glob("*mmproj*")  # where a model in one file has its encoder
+        return path.parent, sorted({path, *beside})
     return path, sorted(_files(path, _MAX_DEPTH))
 
 
