@@ -288,6 +288,9 @@ def test_a_model_of_a_hub_is_told_by_its_commit(
         assert f"commit {commit}" == _ingredients(config)["weights"]
     config.model_config.revision = "c" * 40
     assert f"commit {'c' * 40}" == _ingredients(config)["weights"]
+    monkeypatch.setattr("vllm.envs.VLLM_USE_MODELSCOPE", True, raising=False)
+    other_hub = model_identity(config, vllm_version="1")
+    assert ("", True) == (other_hub.ingredients["weights"], "ModelScope" in other_hub.unknown)
 
 
 # --- fields that nobody has looked at -------------------------------------------------------------------

@@ -71,6 +71,11 @@ def _of_files(path: Path) -> WeightsIdentity:
 
 
 def _of_hub(model_config: Any) -> WeightsIdentity:
+    from vllm import envs
+
+    if getattr(envs, "VLLM_USE_MODELSCOPE", False):
+        # A commit of that name in the cache of another hub would be taken for what is loaded.
+        return WeightsIdentity(unknown=f"{model_config.model} comes from ModelScope")
     commit = _commit(model_config)
     if commit is None:
         return WeightsIdentity(unknown=f"no commit of {model_config.model} is in the local cache")
