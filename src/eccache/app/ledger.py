@@ -353,6 +353,7 @@ class PromiseLedger:
         """Settle everything that *request* still waits for: its time is over."""
         del self._deferred[request.request_id]
         self._telemetry.count("deadlines")
+        starved = False
         for mm_hash in list(request.claims):
             promise = self._promises[mm_hash]
             if promise.state is PromiseState.READY:
@@ -360,12 +361,17 @@ class PromiseLedger:
             if promise.job is not None:
                 self._miss(promise, request, LookupOutcome.TIMEOUT.value)
             elif promise.wants_nbytes:
+                starved |= promise.claims[request.request_id].required
                 self._miss(promise, request, "bypassed", reason="promise_capacity")
             else:
                 self._miss(promise, request, _MISS)
-                polled = promise.retry_at + self._limits.expected_poll_seconds
-                if self._clock.monotonic() >= polled:
+                if promise.retry_at < request.deadline - self._limits.lookup_timeout_seconds / 2:
                     request.absent.discard(mm_hash)  # nobody has looked of late
+        if (
+            starved
+        ):  # it can't go on with a part, and others may wait for just the room that it holds
+            for mm_hash in list(request.claims):
+                self._unclaim(self._promises[mm_hash], request)
 
     # --- claims, and the end of a promise -------------------------------------------------------------
 

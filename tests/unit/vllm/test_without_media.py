@@ -5,6 +5,7 @@ Real engine, connectors, ledger and store; the runner dies where vLLM's would.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -157,3 +158,53 @@ def test_what_is_nowhere_fails_at_once(consumer: Callable[..., Engine]) -> None:
     for _ in range(2):
         engine.step()
     assert RequestStatus.FINISHED_ERROR == lost.status
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"fixed_weights": True},
+        {
+            "max_deferred_requests": 2,
+            "max_promised_size": 12_000 / (1 << 30),
+            "lookup_timeout_seconds": 0.1,
+        },
+    ],
+    ids=["resets", "little room"],
+)
+def test_whatever_happens_none_reaches_an_encoder(
+    consumer: Callable[..., Engine], seed: int, extra: dict[str, Any]
+) -> None:
+    """Evicted, preempted, aborted, emptied, absent: each request is served or fails, and the engine lives."""
+    chance = random.Random(seed)
+    engine = consumer(extra, blocks=16, encoder_cache_size=12, budget_tokens=32)
+    for number in range(60):
+        offset, inputs = 1, []
+        for _ in range(chance.randint(1, 3)):
+            offset += chance.randint(0, 9)
+            which = digest(chance.randint(1, len(STORED) + 1))  # one of them is stored nowhere
+            inputs.append(Input(id=which, offset=offset, fields=GRID))
+            offset += 4
+        engine.add(
+            make_request(
+                f"{number}",
+                *inputs,
+                prompt_tokens=offset + chance.randint(1, 30),
+                max_tokens=chance.randint(1, 20),
+                block_hasher=engine.block_hasher,
+            )
+        )
+        for _ in range(chance.randint(1, 4)):
+            engine.step()
+        event = chance.random()
+        if event < 0.1:
+            engine.abort(f"{chance.randint(0, number)}")
+        elif event < 0.2:
+            engine.scheduler.reset_prefix_cache(reset_running_requests=True)
+            if "fixed_weights" in extra:
+                empty_the_accelerator(engine)
+    engine.run()
+    assert [] == engine.runners[0].encoded
+    assert all(request.is_finished() for request in engine.requests)
+    assert any(SERVED == request.status for request in engine.requests)
