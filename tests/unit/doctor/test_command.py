@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from eccache.app.cli import main
 from eccache.app.config import CacheConfig
 from eccache.app.doctor import gather
 from eccache.app.telemetry import LocalTelemetry
-from eccache.domain.errors import StoreFault
+from eccache.domain.errors import ConfigError, StoreFault
 from eccache.domain.namespace import Namespace
 from eccache.ports.inspection import ServerFacts
 from eccache.testing.clock import ManualClock
@@ -122,7 +123,51 @@ def test_exit_codes_are_for_scripts(invoke: Invoke, tmp_path: Path) -> None:
     assert 1 == result.exit_code
     assert "error    root" in result.stdout
     assert "remedy" in result.stdout
-    assert "1 errors" in result.stdout
+    assert "1 error, 1 warning\n" in result.stdout
+
+
+def test_where_vllm_cannot_be_asked_the_written_settings_are_examined(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory that the operator named is looked at, not the default; and the error is told."""
+
+    def refuse(_arguments: tuple[str, ...]) -> ServerFacts:
+        raise ConfigError("vLLM can't be imported here.", remedy="mend this environment.")
+
+    monkeypatch.setattr(gather, "inspect_vllm", refuse)
+    transfer = json.dumps({"ec_connector_extra_config": {"local_disk": str(tmp_path)}})
+    for written in (["--ec-transfer-config", transfer], [f"--ec_transfer_config={transfer}"]):
+        result = invoke("--json", "--", "org/vlm", *written)
+        assert 1 == result.exit_code, result.output
+        assert str(tmp_path) == json.loads(result.stdout)["root"]
+        assert "asking vLLM" in result.stderr
+    for wrong in ([], ["--ec-transfer-config"], ["--ec-transfer-config", "{'a': 1}"]):
+        assert {} == gather.written_extra_config(["org/vlm", *wrong])
+    no_map = json.dumps({"ec_connector_extra_config": "local_disk"})
+    assert {} == gather.written_extra_config(["org/vlm", "--ec-transfer-config", no_map])
+
+
+def test_the_self_tests_warnings_are_findings_alone(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store logs meanwhile is not printed between them, where nobody configured logging."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("eccache"), "handlers", [])
+    (tmp_path / "ec").mkdir()
+    (tmp_path / "ec").chmod(0o777)
+    result = invoke("--path", tmp_path / "ec")
+    assert "everybody can write" in result.stdout
+    assert "" == result.stderr
+
+
+def test_a_root_that_may_not_be_read_is_a_finding(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a wrong command line, though the path was given on it."""
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    result = invoke("--path", tmp_path)
+    assert 1 == result.exit_code, result.output
+    assert "can't be read" in result.stdout
 
 
 def test_a_configuration_that_cannot_be_used_is_a_finding(

@@ -182,6 +182,20 @@ SETUPS = {
         "invalid choice",
         "start it once",
     ),
+    "a role that there is not": SetUp(
+        lambda root: subject(
+            root,
+            server=None,
+            namespace=None,
+            server_error=ConfigError(
+                "argument --ec-transfer-config: ec_role", remedy="start it once"
+            ),
+        ),
+        "server",
+        ERROR,
+        "ec_role",
+        '"ec_role": "ec_both"',
+    ),
     "a misspelt setting": SetUp(
         lambda root: subject_with_settings(local_dsk=str(root)),
         "configuration",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from eccache.adapters.vllm import inspection
 from eccache.adapters.vllm.inspection import inspect_server
 from eccache.app.config import load_config
 from eccache.app.doctor.gather import gather
@@ -70,6 +71,10 @@ def test_what_would_refuse_the_start_is_said_before_it(model_folder: Path) -> No
         (["--dtype", "bfloat17"], "invalid choice: 'bfloat17'"),
         (["--mm-processor-cache-gb", "much"], "invalid float value"),
         (["--max-model-len", "99999999"], "max_model_len"),
+        (["--ec-transfer-config", "{'ec_role': 1}"], "Invalid JSON"),
+        (["--ec-transfer-config", '{"ec_role": "ec_bth"}'], "'ec_producer', 'ec_both'"),
+        (["--config", "/no/such/file.yaml"], "No such file"),
+        (["--help"], "vLLM refused the arguments"),
     ],
 )
 def test_what_vllm_does_not_accept_is_said_in_its_words(
@@ -79,6 +84,56 @@ def test_what_vllm_does_not_accept_is_said_in_its_words(
     with pytest.raises(ConfigError) as refused:
         inspect_server([str(model_folder), *wrong])
     assert cause in refused.value.cause
+    assert "usage:" not in refused.value.cause
+    assert "For further information" not in refused.value.cause
+
+
+def test_an_option_that_there_is_not_is_named_with_the_nearest(model_folder: Path) -> None:
+    """A misspelt option is not passed over: the server would not start with it."""
+    with pytest.raises(ConfigError, match="--ec-transfer-confg") as refused:
+        inspect_server(arguments(model_folder, "--ec-transfer-confg", "{}"))
+    assert "write --ec-transfer-config" in refused.value.remedy
+    with pytest.raises(ConfigError, match="--quux") as refused:
+        inspect_server(arguments(model_folder, "--quux", "1"))
+    assert "start the server" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        ["vllm", "serve"],
+        ["/usr/bin/vllm", "serve"],
+        ["python", "-m", "vllm.entrypoints.openai.api_server"],
+    ],
+)
+def test_every_way_to_write_the_arguments_is_understood(
+    model_folder: Path, tmp_path: Path, before: list[str]
+) -> None:
+    """The whole command line too; underscores, keys behind a dot, and vLLM's own file of options."""
+    transfer = json.dumps(TRANSFER)
+    (tmp_path / "options.yaml").write_text(f"ec-transfer-config: '{transfer}'\n")
+    for written in (
+        ["--ec_transfer_config", transfer],
+        [f"--ec-transfer-config={transfer}"],
+        [f"--ec-transfer-config.{name}={value}" for name, value in TRANSFER.items()][:3],
+        ["--config", str(tmp_path / "options.yaml")],
+    ):
+        found = inspect_server([*before, str(model_folder), *written])
+        assert (str(model_folder), "ECCacheConnector", "ec_producer") == (
+            found.model,
+            found.connector,
+            found.role,
+        )
+    plain = inspect_server([*before, "--model", str(model_folder), "--port", "8000"])
+    assert (str(model_folder), None) == (plain.model, plain.connector)
+
+
+def test_a_vllm_whose_options_are_elsewhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that moved them is an error with a remedy, not a traceback."""
+    monkeypatch.setattr(inspection, "_MODULES_OF_OPTIONS", ("vllm.no.such_module",))
+    with pytest.raises(ConfigError, match="such_module"):
+        inspect_server(["model"])
 
 
 @pytest.mark.parametrize(
@@ -111,9 +166,12 @@ def test_a_vllm_that_cannot_be_imported_is_said(
 
 
 def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """The path is in the cause."""
-    with pytest.raises(ConfigError, match="missing-model"):
+    """The path is in the cause, and no error of the hub; what is no path is looked for on the hub."""
+    with pytest.raises(ConfigError, match=r"there is no model at .*missing-model"):
         inspect_server([str(tmp_path / "missing-model")])
+    with pytest.raises(ConfigError, match="org/missing-model") as refused:
+        inspect_server(["org/missing-model"])
+    assert "HF_HOME" in refused.value.remedy
 
 
 def test_the_doctors_namespace_is_the_servers(

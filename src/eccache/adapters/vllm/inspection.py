@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
+import importlib
 import io
+import itertools
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +27,7 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
     platforms are those of a real start. The model's files must be at hand as they must be for a start.
 
     Args:
-        arguments: what follows `vllm serve`; the model may come first, without `--model`.
+        arguments: what follows `vllm serve`, or the whole command line.
 
     Raises:
         ConfigError: vLLM is not installed here, or does not accept the arguments.
@@ -75,28 +79,95 @@ def _vllm_config(arguments: Sequence[str]) -> Any:
         ConfigError: vLLM does not accept them.
     """
     from vllm.engine.arg_utils import EngineArgs
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="vllm serve"))
-    parser.add_argument("model_tag", nargs="?", help=argparse.SUPPRESS)
-    said = io.StringIO()
+    parsed = _parsed(_behind_serve(arguments))
+    if parsed.model_tag is not None:
+        parsed.model = parsed.model_tag
     try:
-        with contextlib.redirect_stderr(said):
-            known, _ = parser.parse_known_args(list(arguments))
-        if known.model_tag is not None:
-            known.model = known.model_tag
-        return EngineArgs.from_cli_args(known).create_engine_config()
-    except SystemExit as refused:
-        cause = said.getvalue().strip().splitlines()
-        msg = cause[-1] if cause else "vLLM refused the arguments."
-        raise ConfigError(msg, remedy=_REMEDY) from refused
+        return EngineArgs.from_cli_args(parsed).create_engine_config()
     except Exception as refused:  # vLLM raises errors of many kinds, of other packages too
+        if _looks_like_a_path(parsed.model) and not os.path.exists(parsed.model):  # noqa: PTH110
+            msg = f"there is no model at {parsed.model!r}."
+            raise ConfigError(msg, remedy="correct the path.") from refused
+        if type(refused).__module__.startswith("huggingface_hub."):
+            raise ConfigError(
+                f"the model {parsed.model!r} can't be had here: {_first_line(refused)}",
+                remedy="name its folder, or let this user reach what the server reaches: the hub, or the "
+                "cache of its downloads (HF_HOME).",
+            ) from refused
         raise ConfigError(_first_line(refused), remedy=_REMEDY) from refused
 
 
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    """Return what `vllm serve` itself reads, from a file that `--config` names too.
+
+    Raises:
+        ConfigError: it does not accept *arguments*.
+    """
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = FlexibleArgumentParser(prog="vllm")
+    serve = _servers_options(parser.add_subparsers().add_parser("serve"))
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            parsed: argparse.Namespace = parser.parse_args(["serve", *arguments])
+    except SystemExit as refused:
+        raise _refusal(said.getvalue(), list(serve._option_string_actions)) from refused  # noqa: SLF001
+    except Exception as refused:  # of the file that --config names
+        raise ConfigError(_first_line(refused), remedy=_REMEDY) from refused
+    return parsed
+
+
+_MODULES_OF_OPTIONS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+"""Where vLLM describes the options of its server: since 0.32, and before."""
+
+
+def _servers_options(parser: Any) -> Any:
+    for name in _MODULES_OF_OPTIONS:
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(name).make_arg_parser(parser)
+    msg = f"this vLLM has none of {', '.join(_MODULES_OF_OPTIONS)}."
+    raise ConfigError(msg, remedy="run the doctor without arguments, and report this.")
+
+
+def _behind_serve(arguments: Sequence[str]) -> list[str]:
+    """Return what follows `vllm serve`, also where the whole command line was given."""
+    words = list(arguments)
+    for index, (word, following) in enumerate(itertools.pairwise(words)):
+        if word.startswith("-") and word != "-m":
+            break
+        whole = word.rpartition("/")[2] == "vllm" and following == "serve"
+        if whole or (word == "-m" and following.startswith("vllm.")):
+            return words[index + 2 :]
+    return words
+
+
+def _looks_like_a_path(model: str) -> bool:
+    return model.startswith(("/", ".", "~")) or model.count("/") > 1
+
+
 _REMEDY = "start the server with these arguments once; it says the same, and more."
+_REFUSAL = re.compile(r"^vllm(?: serve)?: error: ", re.MULTILINE)
+_UNKNOWN = re.compile(r"unrecognized arguments: (--[^\s=]+)")
+
+
+def _refusal(said: str, options: list[str]) -> ConfigError:
+    """Return why the parser ended, less the usage before it."""
+    _, *reasons = _REFUSAL.split(said)
+    cause = " ".join(_telling_lines(reasons[0])) if reasons else "vLLM refused the arguments."
+    unknown = _UNKNOWN.search(cause)
+    near = difflib.get_close_matches(unknown[1], options, n=1) if unknown else []
+    return ConfigError(cause, remedy=f"write {near[0]}, which is the nearest." if near else _REMEDY)
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {' '.join(lines[:3]) or 'no reason given'}"
+    return (
+        f"{type(error).__name__}: {' '.join(_telling_lines(str(error))[:3]) or 'no reason given'}"
+    )
+
+
+def _telling_lines(text: str) -> list[str]:
+    """Return the lines of *text* that are not empty, less pydantic's links to its documentation."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [line for line in lines if not line.startswith("For further information visit")]

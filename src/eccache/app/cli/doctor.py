@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eccache.app.cli.failure import EXIT_FOUND, failures_explained
-from eccache.app.cli.output import columns, print_json
+from eccache.app.cli.output import columns, counted, print_json
 
 if TYPE_CHECKING:
     from eccache.app.doctor import Finding, Subject
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("doctor")
 @click.option(
     "--path",
-    type=click.Path(path_type=Path),
+    type=click.Path(readable=False, path_type=Path),
     default=None,
     help="Directory of the entries. [default: the configured local_disk]",
 )
@@ -46,7 +47,7 @@ def command(
 ) -> None:
     """Say why there are no hits, and what else is wrong, each with cause and remedy.
 
-    ARGUMENTS are those of `vllm serve`, behind `--`:
+    ARGUMENTS are those of `vllm serve`, or its whole command line, behind `--`:
 
         eccache doctor -- MODEL --ec-transfer-config '{...}'
 
@@ -55,6 +56,7 @@ def command(
 
     Exits with 1 when an error was found, or with --diff a difference; with 3 when it could not look.
     """
+    logging.getLogger("eccache").addHandler(logging.NullHandler())  # the findings say it
     with failures_explained():
         settings: dict[str, Any] = {} if path is None else {"local_disk": str(path.absolute())}
         if diff is not None:
@@ -63,6 +65,8 @@ def command(
         from eccache.app.doctor.gather import gather
 
         given = (*(() if model is None else (model,)), *arguments)
+        if given:
+            click.echo("asking vLLM about this server; it takes some seconds to load", err=True)
         subject = gather(given, settings, self_test=not no_self_test)
         findings = examine(subject)
         if as_json:
@@ -136,7 +140,9 @@ def _print_for_people(subject: Subject, findings: tuple[Finding, ...]) -> None:
             click.echo(f"{indent}{'remedy'.rjust(width)}  {finding.remedy}")
     severities = [finding.severity for finding in findings]
     errors, warnings = severities.count(Severity.ERROR), severities.count(Severity.WARNING)
-    click.echo(f"\n{errors} errors, {warnings} warnings")
+    click.echo(
+        f"\n{counted(errors, 'error', 'errors')}, {counted(warnings, 'warning', 'warnings')}"
+    )
 
 
 def _print_difference(diff: tuple[str, str], settings: dict[str, Any], *, as_json: bool) -> int:

@@ -33,6 +33,11 @@ def columns(rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset(
     return "\n".join(lines)
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Return *number* with the word for one of them or for many."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def shown_time(seconds: float | None, now: float) -> str:
     """Return how long ago a Unix time was; a dash where it is not known."""
     return "-" if seconds is None else shown_age(now - seconds)

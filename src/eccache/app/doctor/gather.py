@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from eccache.app.bootstrap import (
     inspect_vllm,
@@ -23,6 +25,8 @@ from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
 from eccache.ports.inspection import ServerFacts
 
+_TRANSFER: Final = "--ec-transfer-config"
+
 
 def gather(
     arguments: Sequence[str], settings: Mapping[str, Any], *, self_test: bool = True
@@ -35,7 +39,7 @@ def gather(
         self_test: whether an existing root may be tried out.
     """
     server, server_error = _server(arguments)
-    extra_config = {} if server is None else server.extra_config
+    extra_config = written_extra_config(arguments) if server is None else server.extra_config
     loaded, config_error, dropped = loaded_or_error(extra_config, settings)
     config = None if loaded is None else loaded.config
     root = None if config is None or not config.enabled else operator_root(config)
@@ -61,6 +65,18 @@ def _server(arguments: Sequence[str]) -> tuple[ServerFacts | None, ConfigError |
         return inspect_vllm(arguments), None
     except ConfigError as refused:
         return None, refused
+
+
+def written_extra_config(arguments: Sequence[str]) -> Mapping[str, Any]:
+    """Return the cache's settings as *arguments* have them, for where vLLM can't be asked; none if unsure."""
+    joined = dict(word.split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
+    written = dict(itertools.pairwise(arguments)) | joined
+    by_name = {name.replace("_", "-"): value for name, value in written.items()}
+    try:
+        extra_config = json.loads(by_name[_TRANSFER])["ec_connector_extra_config"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return extra_config if isinstance(extra_config, dict) else {}
 
 
 def _namespace(server: ServerFacts | None, config: CacheConfig | None) -> Namespace | None:

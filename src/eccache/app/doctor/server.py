@@ -23,7 +23,9 @@ def check_server(subject: Subject) -> Iterator[Finding]:
     """Report arguments under which the cache is not loaded, refuses to start, or can never hit."""
     if subject.server_error is not None:
         wrong = subject.server_error
-        yield error(CHECK, "vLLM can't be asked about this server", wrong.cause, wrong.remedy)
+        of_transfer = "argument --ec-transfer-config" in wrong.cause
+        remedy = f"write {_EXAMPLE}" if of_transfer else wrong.remedy
+        yield error(CHECK, "vLLM can't be asked about this server", wrong.cause, remedy)
     server = subject.server
     if server is None:
         return
