@@ -91,9 +91,27 @@ def test_where_there_is_no_store_cause_and_remedy_are_named(
     result = invoke(command, "--path", path, *arguments)
     assert 3 == result.exit_code, result.output
     assert "there is no store at" in result.stderr
+    why = {"nothing": "nothing is there", "a file": "it is no directory"}
+    assert why.get(what, "the directory has no v1 in it") in result.stderr
     assert "Remedy: name the directory" in result.stderr
     assert "Traceback" not in result.output
     assert [] == list(path.iterdir() if path.is_dir() else [])
+
+
+def test_a_store_that_may_not_be_read_is_no_wrong_command_line(
+    filled: Filled, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cause and remedy with exit code 3, not a usage error: the path is right, the user is not."""
+
+    def refused(path: object, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "scandir", refused)
+    result = invoke("stat", "--path", filled.root)
+    assert 3 == result.exit_code, result.output
+    assert "Permission denied" in result.stderr
+    assert "Remedy:" in result.stderr
 
 
 def test_a_wrong_configuration_is_explained(

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from eccache.app.cli import main
 from eccache.app.demo import report, run
 from eccache.app.demo.result import DemoResult
 
@@ -48,6 +50,16 @@ def test_a_missing_package_names_the_extra_that_brings_it(
     monkeypatch.setattr(run, "NEEDED", {"no_such_package": "demo", "nor_this": "vllm-cpu"})
     with pytest.raises(run.DemoError, match=r"no_such_package, nor_this.*eccache\[demo,vllm-cpu\]"):
         run.run_demo(tmp_path, ignore)
+
+
+def test_a_demo_that_cannot_run_here_ends_as_other_commands_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With 3: 1 is an answer that differed."""
+    monkeypatch.setattr(run, "NEEDED", {"no_such_package": "demo"})
+    result = CliRunner().invoke(main, ["demo", "--path", str(tmp_path)])
+    assert 3 == result.exit_code
+    assert "no_such_package" in result.stderr
 
 
 def test_nothing_stored_is_an_error_that_names_the_log(

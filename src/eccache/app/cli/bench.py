@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from eccache.app.cli.failure import Failure
+from eccache.app.cli.failure import Failure, failures_explained
 
 if TYPE_CHECKING:
     from eccache.app.bench_ttft.plan import Plan, Series
@@ -97,18 +97,20 @@ def ttft(  # noqa: PLR0913 - the options of the command
 
     folder = (directory or _default_directory()).absolute()
     _require_packages(own_media=not media or model is None)
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = _plan(folder, model, media, num_frames, connectors, repetitions, arguments)
+    with failures_explained():
+        folder.mkdir(parents=True, exist_ok=True)
+        plan = _plan(folder, model, media, num_frames, connectors, repetitions, arguments)
     begin = time.monotonic()
 
     def progress(line: str) -> None:
         click.echo(f"{time.monotonic() - begin:6.1f} s  {line}", err=True)
 
     progress(f"a server will be started {plan.starts} times")
-    try:
-        result = run_plan(plan, progress)
-    except (ServerError, MeasurementError) as error:
-        raise Failure(str(error)) from error
+    with failures_explained():
+        try:
+            result = run_plan(plan, progress)
+        except (ServerError, MeasurementError) as error:
+            raise Failure(str(error)) from error
     (folder / "ttft.json").write_text(result.to_json() + "\n")
     draw(folder / "ttft.png", result)
     if as_json:
@@ -169,7 +171,12 @@ def _plan(
 def _series(folder: Path, media: tuple[Path, ...], num_frames: str) -> tuple[Series, ...]:
     from eccache.app.bench_ttft.plan import series_of
 
-    frames = [int(count) for count in num_frames.split(",") if count.strip()]
+    try:
+        frames = [int(count) for count in num_frames.split(",") if count.strip()]
+    except ValueError:
+        raise ValueError(
+            f"--num-frames: {num_frames!r} is no list of numbers, such as 32,128"
+        ) from None
     if not media:
         from eccache.app.demo.media import make_media
 

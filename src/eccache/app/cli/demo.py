@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from eccache.app.cli.failure import EXIT_FOUND, Failure, failures_explained
+
 
 def _default_directory() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -28,7 +30,7 @@ def command(directory: Path | None, *, as_json: bool) -> None:
     """Serve a real video with vLLM, restart it, and answer from the cache.
 
     Takes one to three minutes. Progress goes to standard error. Exits with 1 when the restarted server
-    answered otherwise, or did not take both encoder outputs from the cache.
+    answered otherwise, or did not take both encoder outputs from the cache, with 3 when it can't run here.
     """
     from eccache.app.demo.report import print_report
     from eccache.app.demo.run import DemoError, run_demo
@@ -39,14 +41,15 @@ def command(directory: Path | None, *, as_json: bool) -> None:
     def progress(line: str) -> None:
         click.echo(f"{time.monotonic() - begin:6.1f} s  {line}", err=True)
 
-    try:
-        result = run_demo((directory or _default_directory()).absolute(), progress)
-    except (DemoError, ServerError) as error:
-        raise click.ClickException(str(error)) from error
+    with failures_explained():
+        try:
+            result = run_demo((directory or _default_directory()).absolute(), progress)
+        except (DemoError, ServerError) as error:
+            raise Failure(str(error)) from error
     if as_json:
         click.echo(result.to_json())
     else:
         from rich.console import Console
 
         print_report(Console(), result)
-    sys.exit(0 if result.succeeded else 1)
+    sys.exit(0 if result.succeeded else EXIT_FOUND)

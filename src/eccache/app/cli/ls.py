@@ -12,7 +12,7 @@ import click
 
 from eccache.app.amounts import shown_bytes
 from eccache.app.cli.failure import failures_explained
-from eccache.app.cli.output import columns, iso_time, print_json, shown_time
+from eccache.app.cli.output import columns, counted, iso_time, print_json, shown_time
 from eccache.app.cli.store_options import open_store_at, store_options
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ def _print_for_people(entries: list[StoredEntry]) -> None:
     if rows:
         click.echo(columns([heading, *rows], right=frozenset({3, 4, 5})))
     total_nbytes = sum(entry.nbytes for entry in entries)
-    click.echo(f"{len(entries):,} entries, {shown_bytes(total_nbytes)}", err=True)
+    click.echo(
+        f"{counted(len(entries), 'entry', 'entries')}, {shown_bytes(total_nbytes)}", err=True
+    )
 
 
 def _shortened(mm_hash: str) -> str:

@@ -11,7 +11,7 @@ import click
 
 from eccache.app.amounts import shown_bytes
 from eccache.app.cli.failure import Failure, failures_explained
-from eccache.app.cli.output import print_json
+from eccache.app.cli.output import counted, print_json
 from eccache.app.cli.progress import shown_progress
 from eccache.app.cli.store_options import open_store_at, store_options
 
@@ -125,11 +125,11 @@ def _whole(maintenance: StoreMaintenance, starts: tuple[str, ...]) -> frozenset[
 
 def _ask(amount: Amount) -> None:
     if amount.count == 0:
-        click.echo("nothing to remove matches", err=True)
+        click.echo("nothing matches", err=True)
         return
     if not click.confirm(f"Remove {_shown(amount)}?", err=True):
         raise Failure("nothing was removed")
 
 
 def _shown(amount: Amount) -> str:
-    return f"{amount.count:,} files, {shown_bytes(amount.nbytes)}"
+    return f"{counted(amount.count, 'file', 'files')}, {shown_bytes(amount.nbytes)}"

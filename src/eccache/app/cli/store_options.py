@@ -24,7 +24,7 @@ def store_options(function: C) -> C:
     with_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
     with_path = click.option(
         "--path",
-        type=click.Path(path_type=Path),
+        type=click.Path(readable=False, path_type=Path),
         default=None,
         help="Directory of the entries. [default: the configured local_disk]",
     )

@@ -11,7 +11,7 @@ import click
 
 from eccache.app.amounts import shown_bytes
 from eccache.app.cli.failure import EXIT_FOUND, failures_explained
-from eccache.app.cli.output import columns, print_json
+from eccache.app.cli.output import columns, counted, print_json
 from eccache.app.cli.progress import shown_progress
 from eccache.app.cli.store_options import open_store_at, store_options
 
@@ -85,8 +85,8 @@ def _print_for_people(report: VerifyReport, seconds: float, *, repair: bool) -> 
         click.echo(columns(rows))
     rate = report.verified.nbytes / seconds if seconds else 0.0
     click.echo(
-        f"{report.verified.count:,} entries, {shown_bytes(report.verified.nbytes)} in {seconds:.1f} s "
-        f"({shown_bytes(rate)}/s): {len(report.problems)} damaged",
+        f"{counted(report.verified.count, 'entry', 'entries')}, {shown_bytes(report.verified.nbytes)} in "
+        f"{seconds:.1f} s ({shown_bytes(rate)}/s): {len(report.problems)} damaged",
         err=True,
     )
     if report.problems and not repair:

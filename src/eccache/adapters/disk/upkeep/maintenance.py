@@ -67,7 +67,8 @@ class DiskMaintenance:
             versions = format_versions(self._files, root)
         except OSError as error:
             if error.errno in _NO_STORE:
-                raise _no_store(root, "it is no directory") from error
+                why = "nothing is there" if error.errno == errno.ENOENT else "it is no directory"
+                raise _no_store(root, why) from error
             raise store_fault("open", error) from error
         if not versions:
             raise _no_store(root, "the directory has no v1 in it")
