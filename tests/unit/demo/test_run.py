@@ -89,13 +89,14 @@ def test_another_answer_or_a_missed_hit_is_a_failure() -> None:
 
 
 def test_the_report_shows_the_figures_and_a_command_that_can_be_pasted() -> None:
-    """The command stands on one line, and its configuration is valid JSON."""
+    """The command stands on one line, its configuration is valid JSON, and what vLLM needs precedes it."""
     console = Console(record=True, width=60)
-    report.print_report(console, RESULT)
+    report.print_report(console, RESULT, {"PYTHONPATH": "/a b", "UNSET": ""})
     text = console.export_text()
     for shown in ("2.00 s", "0.20 s", "10%", "identical", "1,118,456", "/somewhere/store"):
         assert shown in text
     words = shlex.split(next(line for line in text.splitlines() if "api_server" in line))
+    assert ["PYTHONPATH=/a b", "python"] == [words[0], words[1].rstrip("0123456789.")]
     config = json.loads(words[words.index("--ec-transfer-config") + 1])
     assert "eccache.app.vllm" == config["ec_connector_module_path"]
     assert {"local_disk": "/var/cache/ec"} == config["ec_connector_extra_config"]

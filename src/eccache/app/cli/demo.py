@@ -32,6 +32,7 @@ def command(directory: Path | None, *, as_json: bool) -> None:
     Takes one to three minutes. Progress goes to standard error. Exits with 1 when the restarted server
     answered otherwise, or did not take both encoder outputs from the cache, with 3 when it can't run here.
     """
+    from eccache.app.demo import torch_shim
     from eccache.app.demo.report import print_report
     from eccache.app.demo.run import DemoError, run_demo
     from eccache.app.demo.server import ServerError
@@ -51,5 +52,5 @@ def command(directory: Path | None, *, as_json: bool) -> None:
     else:
         from rich.console import Console
 
-        print_report(Console(), result)
+        print_report(Console(), result, torch_shim.environment(()))
     sys.exit(0 if result.succeeded else EXIT_FOUND)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +25,26 @@ def transfer_config(store: str | Path) -> dict[str, Any]:
     }
 
 
-def own_model_command(model: str = "YOUR_MODEL", store: str = "/var/cache/ec") -> str:
-    """The shell command that serves *model* with the cache."""
-    server = f"{Path(sys.executable).name} -m vllm.entrypoints.openai.api_server"
-    return f"{server} --model {model} --ec-transfer-config '{json.dumps(transfer_config(store))}'"
+def own_model_command(environment: Mapping[str, str]) -> str:
+    """The shell command that serves a model of the reader's with the cache.
+
+    Args:
+        environment: variables without which vLLM does not start here.
+    """
+    server = f"{Path(sys.executable).name} -m vllm.entrypoints.openai.api_server --model YOUR_MODEL"
+    config = json.dumps(transfer_config("/var/cache/ec"))
+    needed = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if value]
+    return " ".join([*needed, server, f"--ec-transfer-config '{config}'"])
 
 
-def print_report(console: Console, result: DemoResult) -> None:
-    """Print the table, the place of the files, and the command for the reader's own model."""
+def print_report(console: Console, result: DemoResult, environment: Mapping[str, str]) -> None:
+    """Print the table, the place of the files, and the command for the reader's own model.
+
+    Args:
+        console: where to.
+        result: of the demo.
+        environment: variables without which vLLM does not start here.
+    """
     from rich.table import Table
 
     table = Table(title="The same questions before and after a restart of the server")
@@ -48,11 +62,12 @@ def print_report(console: Console, result: DemoResult) -> None:
     answers = "identical" if result.answers_equal else "DIFFERENT"
     console.print(f"answers           {answers} (the weights are random: the words mean nothing)")
     console.print(f"stored            {result.entries} entries, {result.bytes_stored:,} bytes")
+    console.print("                  (video, photo, and a picture that warms the server up)")
     console.print(f"files             {result.store}", soft_wrap=True)
     console.print(f"server logs       {result.logs}", soft_wrap=True)
     console.print(f"whole demo        {result.seconds:.0f} s")
     console.print()
     console.print("The same with your own model (any folder that the server may write to):")
     console.print()
-    console.print(own_model_command(), soft_wrap=True, markup=False, highlight=False)
+    console.print(own_model_command(environment), soft_wrap=True, markup=False, highlight=False)
     console.print()
