@@ -477,6 +477,14 @@ def test_what_is_stored_counts_as_room(tmp_path: Path) -> None:
     assert [] == findings_of(subject(tmp_path, machine=full, stored_nbytes=64 * GIB))
 
 
+def test_a_default_that_the_disk_is_too_small_for_is_no_fault(tmp_path: Path) -> None:
+    """Whoever chose no cap gets what there is room for."""
+    small = machine(space=lambda _path: Space(50 * GIB, 100 * GIB))
+    assert [] == findings_of(subject(tmp_path, machine=small))
+    (finding,) = findings_of(subject(tmp_path, {"max_local_disk_size": 64}, machine=small))
+    assert "the cap of 64.0 GiB can't be reached" == finding.summary
+
+
 def test_another_models_entries_are_no_hint(tmp_path: Path) -> None:
     """A cold start beside other models is a fact, not a fault."""
     assert [] == findings_of(with_stored(tmp_path, model="org/other"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eccache.app.amounts import shown_bytes
+from eccache.app.config.loading import DEFAULT
 from eccache.app.doctor.finding import Finding, error, ok, warning
 from eccache.app.doctor.subject import Subject
 
@@ -52,6 +53,11 @@ def check_space(subject: Subject) -> Iterator[Finding]:
         )
     elif min(usable_nbytes, cap_nbytes) < _SMALL_NBYTES:
         yield _too_small(place, usable_nbytes, cap_nbytes)
+    elif usable_nbytes < cap_nbytes and _is_default(subject):
+        yield ok(
+            CHECK,
+            f"{shown_bytes(usable_nbytes)}; the default cap of {shown_bytes(cap_nbytes)} is above it",
+        )
     elif usable_nbytes < cap_nbytes:
         yield warning(
             CHECK,
@@ -69,6 +75,11 @@ def check_space(subject: Subject) -> Iterator[Finding]:
             "each entry is a file, in one of 4,096 directories a namespace.",
             "free inodes, or use a file system that makes them as needed (XFS, Btrfs).",
         )
+
+
+def _is_default(subject: Subject) -> bool:
+    """Whether nobody chose the cap, so that nobody expects it to be reached."""
+    return subject.loaded is None or subject.loaded.sources["max_local_disk_size"] == DEFAULT
 
 
 def _too_small(place: str, usable_nbytes: int, cap_nbytes: int) -> Finding:
