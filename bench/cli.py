@@ -95,7 +95,7 @@ def run(
         setting = Setting(folder=Path(work), quick=quick, sizes=chosen, progress=click.echo)
         rows = measure(setting, SUITES[name], groups or list(SUITES[name].groups))
     report.print_table(rows)
-    page = report.write(folder, name, machine, rows)
+    page = report.write(folder, name, machine, rows, quick=quick)
     click.echo(f"written: {page.with_suffix('.*')}")
 
 

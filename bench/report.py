@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ from bench.units import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
 
 COLUMNS = 2
+QUICK = "; --quick: few repetitions, so that no figure means much"
 HEADINGS = ("operation", "size", "target", "measured", "peer", "its figure", "ratio", "verdict")
 _COLOURS = {"met": "#2a7f3f", "missed": "#b3261e", "-": "#555555"}
 
@@ -45,40 +47,57 @@ def print_row(row: Row) -> None:
     print(" ".join(line.split(" ")).rstrip(), flush=True)
 
 
+def judged_first(rows: Sequence[Row]) -> list[Row]:
+    """Return *rows*, those with a target first, else in the order of their measurement."""
+    return sorted(rows, key=lambda row: row.met is None)
+
+
 def print_table(rows: Sequence[Row]) -> None:
-    """Print the table: rows with a target first, in the order of their measurement."""
+    """Print the table, rows with a target first."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(show_lines=False)
     for heading in HEADINGS:
         table.add_column(heading, overflow="fold")
-    for row in sorted(rows, key=lambda row: row.met is None):
+    for row in judged_first(rows):
         style = {True: "green", False: "red", None: "dim"}[row.met]
         *start, verdict = cells(row)
         table.add_row(*start, f"[{style}]{verdict}[/{style}]")
     Console(width=170).print(table)
 
 
-def write(folder: Path, name: str, machine: Machine, rows: Sequence[Row]) -> Path:
-    """Write `<name>.json`, `.md`, `.png` and `.html` into *folder*, and return the page."""
+def write(
+    folder: Path, name: str, machine: Machine, rows: Sequence[Row], *, quick: bool = False
+) -> Path:
+    """Write `<name>.json`, `.md`, `.png` and `.html` into *folder*, and return the page.
+
+    Args:
+        folder: Made if missing.
+        name: Of the suite.
+        machine: Where it was.
+        rows: What was measured.
+        quick: Whether it was with few repetitions, which is then said.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
         "machine": attrs.asdict(machine),
+        "quick": quick,
         "rows": [attrs.asdict(row) | {"verdict": row.verdict} for row in rows],
     }
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
-    (folder / f"{name}.md").write_text(_markdown(machine, rows))
+    heading = f"{machine.line()}{QUICK if quick else ''}"
+    (folder / f"{name}.md").write_text(_markdown(heading, rows))
     picture = folder / f"{name}.png"
     draw(picture, rows)
     page = folder / f"{name}.html"
-    page.write_text(_page(name, machine, rows, [picture]))
+    page.write_text(_page(name, heading, machine.versions, rows, [picture]))
     return page
 
 
-def _markdown(machine: Machine, rows: Sequence[Row]) -> str:
+def _markdown(heading: str, rows: Sequence[Row]) -> str:
     lines = [
-        machine.line(),
+        heading,
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---|" * len(HEADINGS),
@@ -123,6 +142,7 @@ def _draw_targets(axis: Axes, rows: Sequence[Row]) -> None:
     axis.barh(labels, values, color=[_COLOURS[row.verdict] for row, _ in judged], height=0.7)
     axis.axvline(1.0, color="black", linewidth=1)
     axis.set_xscale("log")
+    _plain_numbers(axis.xaxis)
     axis.invert_yaxis()
     axis.set_xlabel("measured, as a multiple of what the target allows: left of the line is met")
     axis.tick_params(axis="y", labelsize=7)
@@ -171,36 +191,53 @@ def _draw_curves(axis: Axes, drawing: _Drawing, series: dict[str, dict[float, fl
     low, high = axis.get_ylim()
     if high < 10 * low:  # what hardly changes is to look like it
         axis.set_ylim(low / 3, high * 3)
+    _plain_numbers(axis.xaxis)
+    _plain_numbers(axis.yaxis)
     axis.set_title(drawing.operation, fontsize=9)
     axis.set_xlabel(drawing.axis, fontsize=8)
     axis.set_ylabel(unit, fontsize=8)
     axis.grid(visible=True, which="major", alpha=0.3)
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # no curve is behind it
+
+
+def _plain_numbers(axis: XAxis | YAxis) -> None:
+    """Label a logarithmic axis with 0.5 and 20 instead of powers of ten, also within one decade."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #1b1b1b }
 table { border-collapse: collapse; width: 100%; font-size: 13px }
 td, th { border-bottom: 1px solid #ddd; padding: .25em .6em; text-align: left; vertical-align: top }
-td:nth-child(n+4) { white-space: nowrap } img { max-width: 100% }
+td:nth-child(n+4) { white-space: nowrap } img { max-width: 100%; margin-top: 1.5em }
 .met { color: #2a7f3f; font-weight: 600 } .missed { color: #b3261e; font-weight: 600 }
 """
 
 
-def _page(name: str, machine: Machine, rows: Sequence[Row], pictures: Sequence[Path]) -> str:
+def _page(
+    name: str,
+    heading: str,
+    packages: Mapping[str, str],
+    rows: Sequence[Row],
+    pictures: Sequence[Path],
+) -> str:
     """Return a page that needs no other file."""
     head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
-    body = "".join(_html_row(row) for row in rows)
+    body = "".join(_html_row(row) for row in judged_first(rows))
     images = "".join(
         f'<img alt="{html.escape(picture.stem)}" src="data:image/png;base64,'
         f'{base64.b64encode(picture.read_bytes()).decode()}">'
         for picture in pictures
     )
-    versions = ", ".join(f"{package} {version}" for package, version in machine.versions.items())
+    versions = ", ".join(f"{package} {version}" for package, version in packages.items())
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>eccache: {html.escape(name)}</title>'
         f"<style>{_STYLE}</style><h1>eccache: {html.escape(name)}</h1>"
-        f"<p>{html.escape(machine.line())}</p><p>{html.escape(versions)}</p>"
+        f"<p>{html.escape(heading)}</p><p>{html.escape(versions)}</p>"
         f"<table><tr>{head}</tr>{body}</table>{images}</html>\n"
     )
 

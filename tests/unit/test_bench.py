@@ -1,10 +1,14 @@
 """What the measurements conclude from samples."""
 
+import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from bench import report
 from bench.contest import Contender, Samples, compete
+from bench.machine import Machine
 from bench.rows import at_most_times, times_faster, within
 from bench.units import shown_bytes, shown_seconds
 
@@ -64,3 +68,28 @@ def test_amounts_are_shown_with_the_unit_that_fits() -> None:
         shown_seconds(seconds) for seconds in (1.5, 0.02, 60e-6, 499e-9)
     ]
     assert ["130.8 MB", "512 B"] == [shown_bytes(130_800_000), shown_bytes(512)]
+
+
+def test_a_quick_run_says_so_wherever_its_figures_are(tmp_path: Path) -> None:
+    """Few repetitions are for seeing that it runs; nobody is to take them for results."""
+    rows = [
+        within(SAMPLES, "ours", operation="second", size="4 MB", at_most_seconds=3.0),
+        within(SAMPLES, "ours", operation="third", size="8 MB", at_most_seconds=2.9),
+    ]
+    machine = Machine(
+        date="2026-01-01",
+        commit="abc",
+        processor="x",
+        cores=2,
+        memory_nbytes=1 << 30,
+        kernel="6",
+        file_system="ext4",
+        load=0.0,
+        versions={"eccache": "1"},
+    )
+    for quick in (True, False):
+        page = report.write(tmp_path, "micro", machine, rows, quick=quick)
+        for text in (page.read_text(), page.with_suffix(".md").read_text()):
+            assert quick == ("few repetitions" in text)
+        assert quick == json.loads(page.with_suffix(".json").read_text())["quick"]
+        assert page.with_suffix(".png").stat().st_size > 0
