@@ -378,6 +378,13 @@ SETUPS = {
         "differ in revision: old against abc",
         "start the server as the one that stored them",
     ),
+    "a setting that the others have not": SetUp(
+        lambda root: with_stored(root, dtype=""),
+        "namespace",
+        WARNING,
+        "differ in dtype: (empty) against bfloat16",
+        "start the server as the one that stored them",
+    ),
     "another path of the same model": SetUp(
         lambda root: with_stored(root, model="/models/vlm"),
         "namespace",

@@ -126,6 +126,6 @@ def _model(namespace: Namespace) -> str:
 
 
 def _shown(value: str | None) -> str:
-    if value is None:
-        return "nothing"
+    if not value:
+        return "nothing" if value is None else "(empty)"
     return value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "..."
