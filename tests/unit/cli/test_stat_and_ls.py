@@ -92,7 +92,7 @@ def test_where_there_is_no_store_cause_and_remedy_are_named(
     assert 3 == result.exit_code, result.output
     assert "there is no store at" in result.stderr
     why = {"nothing": "nothing is there", "a file": "it is no directory"}
-    assert why.get(what, "the directory has no v1 in it") in result.stderr
+    assert why.get(what, "there is no directory v1 in it") in result.stderr
     assert "Remedy: name the directory" in result.stderr
     assert "Traceback" not in result.output
     assert [] == list(path.iterdir() if path.is_dir() else [])

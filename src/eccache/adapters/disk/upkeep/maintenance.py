@@ -71,7 +71,7 @@ class DiskMaintenance:
                 raise _no_store(root, why) from error
             raise store_fault("open", error) from error
         if not versions:
-            raise _no_store(root, "the directory has no v1 in it")
+            raise _no_store(root, "there is no directory v1 in it")
 
     def summary(self) -> StoreSummary:
         """Return what the store holds, from a scan of its directories."""
