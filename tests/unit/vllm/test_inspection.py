@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub.errors import HFValidationError
+from vllm.engine.arg_utils import EngineArgs
 
 from eccache.adapters.vllm import inspection
 from eccache.adapters.vllm.inspection import inspect_server
@@ -166,12 +168,28 @@ def test_a_vllm_that_cannot_be_imported_is_said(
 
 
 def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
-    """The path is in the cause, and no error of the hub; what is no path is looked for on the hub."""
+    """The path is in the cause, and no error of the hub."""
     with pytest.raises(ConfigError, match=r"there is no model at .*missing-model"):
         inspect_server([str(tmp_path / "missing-model")])
-    with pytest.raises(ConfigError, match="org/missing-model") as refused:
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("couldn't connect"), HFValidationError("no such repository")]
+)
+def test_a_model_that_the_hub_does_not_give_is_said(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Not reached, or not there: what the server needs, this user must reach too."""
+
+    def refuse(_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(EngineArgs, "from_cli_args", refuse)
+    with pytest.raises(
+        ConfigError, match=f"'org/missing-model' can't be had here: .*{error}"
+    ) as wrong:
         inspect_server(["org/missing-model"])
-    assert "HF_HOME" in refused.value.remedy
+    assert "HF_HOME" in wrong.value.remedy
 
 
 def test_the_doctors_namespace_is_the_servers(

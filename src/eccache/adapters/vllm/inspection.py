@@ -86,10 +86,11 @@ def _vllm_config(arguments: Sequence[str]) -> Any:
     try:
         return EngineArgs.from_cli_args(parsed).create_engine_config()
     except Exception as refused:  # vLLM raises errors of many kinds, of other packages too
-        if _looks_like_a_path(parsed.model) and not os.path.exists(parsed.model):  # noqa: PTH110
+        here = os.path.exists(parsed.model)  # noqa: PTH110
+        if not here and _looks_like_a_path(parsed.model):
             msg = f"there is no model at {parsed.model!r}."
             raise ConfigError(msg, remedy="correct the path.") from refused
-        if type(refused).__module__.startswith("huggingface_hub."):
+        if not here and _is_of_the_hub(refused):
             raise ConfigError(
                 f"the model {parsed.model!r} can't be had here: {_first_line(refused)}",
                 remedy="name its folder, or let this user reach what the server reaches: the hub, or the "
@@ -141,6 +142,11 @@ def _behind_serve(arguments: Sequence[str]) -> list[str]:
         if whole or (word == "-m" and following.startswith("vllm.")):
             return words[index + 2 :]
     return words
+
+
+def _is_of_the_hub(error: Exception) -> bool:
+    """Whether *error* says that the hub can't be reached, or has no such model."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("huggingface_hub.")
 
 
 def _looks_like_a_path(model: str) -> bool:
