@@ -48,6 +48,7 @@ FIELDS = st.dictionaries(
                 "mm_hash",
                 "dtype",
                 "shape",
+                "content",
             )
         )
     ),
