@@ -40,13 +40,14 @@ from eccache.app.telemetry import LocalTelemetry
 from eccache.app.tiers import TieredStore
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.dtypes import canonical_dtype
+from eccache.domain.errors import StoreTimeout
 from eccache.domain.namespace import Namespace
 from eccache.ports.clock import Clock
 from eccache.ports.host_framework import HostFramework
 from eccache.ports.inspection import ServerFacts
 from eccache.ports.maintenance import StoreMaintenance
 from eccache.ports.storage import EntryStore
-from eccache.ports.telemetry import Telemetry
+from eccache.ports.telemetry import Level, Telemetry
 
 if TYPE_CHECKING:
     import torch
@@ -187,14 +188,15 @@ def open_store(
     """Open the store that *config* names: a directory on disk, else one in the host's memory.
 
     Behind it stands LMCache as a remote tier where *config* has keys that name a place for it. What
-    fails there is a warning and misses; if it takes long to open, it is opened in the background.
+    fails there is a warning and misses; if it takes long to open, it is opened in the background. A local
+    place that never answers is a warning and misses too.
 
     Raises:
         ConfigError: the local place can't be used.
     """
     if not config.enabled:
         return DisabledStore()
-    local = _open_local_store(config, namespace, clock, telemetry)
+    local = _open_local_store_in_time(config, namespace, clock, telemetry)
     tier = _lmcache_tier(config, clock, telemetry) if config.lmcache else None
     if tier is None:
         return local
@@ -249,6 +251,29 @@ def _lmcache_tier(config: CacheConfig, clock: Clock, telemetry: Telemetry) -> Re
         clock=clock,
         telemetry=telemetry,
     )
+
+
+def _open_local_store_in_time(
+    config: CacheConfig, namespace: Namespace, clock: Clock, telemetry: Telemetry
+) -> EntryStore:
+    """Open the local store, or do without it where its file system hangs."""
+    calls = BoundedCalls("eccache-opening")
+    try:
+        return calls.call(
+            lambda: _open_local_store(config, namespace, clock, telemetry),
+            config.tier_open_timeout_seconds,
+        )
+    except StoreTimeout as timeout:
+        telemetry.event(
+            Level.WARNING,
+            "store.root.hangs",
+            root=operator_root(config),
+            cause=str(timeout),
+            remedy="look whether the directory's file system answers, then restart; until then all is a miss",
+        )
+        return DisabledStore()
+    finally:
+        calls.close()
 
 
 def _open_local_store(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import attrs
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 import eccache
 from eccache.adapters.memory import MemoryStore
+from eccache.adapters.system import SystemFiles
 from eccache.app import bootstrap
 from eccache.testing.clock import ManualClock
 
@@ -258,3 +262,26 @@ def test_a_forked_process_opens_the_store_anew(
         refused = make()
         assert not refused.store.contains(cache.ref("h"))
         assert 1 == refused.telemetry.totals()["faults:fork"]
+
+
+def test_a_directory_whose_file_system_hangs_stops_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mount that does not answer when a server starts costs misses, and is told with a remedy."""
+    let_go, hung = threading.Event(), threading.Event()
+
+    def hang(_: SystemFiles, __: str) -> os.stat_result:
+        hung.set()
+        assert let_go.wait(LONG)
+        raise OSError(errno.EIO, "let go")
+
+    monkeypatch.setattr(SystemFiles, "status", hang)
+    config = attrs.evolve(config_at(tmp_path), tier_open_timeout_seconds=0.05)
+    with eccache.open_cache(config, model=MODEL, encoder_dtype="bfloat16") as cache:
+        assert hung.is_set()
+        assert "store.root.hangs" in caplog.text
+        assert str(tmp_path) in caplog.text
+        assert cache.put("h", OUTPUT)
+        assert cache.flush(LONG)
+        assert cache.get("h") is None
+    let_go.set()

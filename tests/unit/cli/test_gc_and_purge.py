@@ -188,6 +188,21 @@ def test_purge_asks_and_takes_no_for_an_answer(filled: Filled, invoke: Invoke) -
     assert set() == entries(filled.root)
 
 
+def test_purge_asks_about_quarantine_too(filled: Filled, invoke: Invoke) -> None:
+    """What is kept for inspection goes with everything else, and not without a question."""
+    assert 0 == invoke("purge", "--path", filled.root, "--all", "--yes").exit_code
+    result = invoke("purge", "--path", filled.root, "--all", said="")
+    assert (0, "removed 0 files, 0 B\n") == (result.exit_code, result.stdout)
+    assert "nothing to remove matches" in result.stderr
+    bad = filled.root / "v1" / "quarantine" / "bad"
+    bad.parent.mkdir()
+    bad.write_bytes(bytes(10))
+    result = invoke("purge", "--path", filled.root, "--all", said="n\n")
+    assert 3 == result.exit_code
+    assert "Remove 1 files, 4.0 KiB?" in result.stderr
+    assert bad.exists()
+
+
 def test_purge_without_an_answer_removes_nothing(filled: Filled, invoke: Invoke) -> None:
     """A script that forgot --yes and has no input is stopped, not obeyed."""
     result = invoke("purge", "--path", filled.root, "--all", said="")

@@ -74,6 +74,8 @@ def command(
 
     Exits with 3 when nothing was removed because you said no, there is no store, or it is another user's.
     """
+    from eccache.ports.maintenance import Amount
+
     with failures_explained():
         criteria = [bool(fingerprints), age_seconds is not None, format_version is not None]
         if everything == any(criteria):
@@ -83,10 +85,10 @@ def command(
             )
         maintenance = open_store_at(path).maintenance
         selection = _selection(maintenance, fingerprints, age_seconds, format_version)
-        if not yes:
-            _ask(maintenance.select(selection))
-        with shown_progress("removing", in_bytes=False) as progress:
-            purged = maintenance.purge(selection, progress=progress)
+        purged = Amount()
+        if yes or _is_wanted(maintenance.select(selection)):
+            with shown_progress("removing", in_bytes=False) as progress:
+                purged = maintenance.purge(selection, progress=progress)
         if as_json:
             print_json({"removed": {"count": purged.count, "bytes": purged.nbytes}})
         else:
@@ -123,12 +125,14 @@ def _whole(maintenance: StoreMaintenance, starts: tuple[str, ...]) -> frozenset[
     return frozenset(found)
 
 
-def _ask(amount: Amount) -> None:
+def _is_wanted(amount: Amount) -> bool:
+    """Ask whether so much may go; False where there is nothing to ask about."""
     if amount.count == 0:
-        click.echo("nothing matches", err=True)
-        return
+        click.echo("nothing to remove matches", err=True)
+        return False
     if not click.confirm(f"Remove {_shown(amount)}?", err=True):
         raise Failure("nothing was removed")
+    return True
 
 
 def _shown(amount: Amount) -> str:

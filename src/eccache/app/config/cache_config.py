@@ -135,7 +135,8 @@ class CacheConfig:
     )
 
     tier_open_timeout_seconds: float = seconds(
-        "Time that a start waits for a remote tier to open; afterwards it opens in the background.",
+        "Time that a start waits for a store to open; afterwards a remote tier opens in the background, "
+        "and a local store whose file system hangs is left out.",
         default=60.0,
     )
     lmcache_pool_size: float = size(

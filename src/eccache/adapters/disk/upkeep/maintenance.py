@@ -177,6 +177,8 @@ class DiskMaintenance:
             amount = sum((shard.amount() for shard in self._selected(selection)), Amount())
             for directory in self._selected_formats(selection):
                 amount += tree_amount(self._files, directory)
+            if selection == Selection():
+                amount += tree_amount(self._files, self._layout.quarantine)
         except OSError as error:
             raise store_fault("scan", error) from error
         return amount
