@@ -206,6 +206,39 @@ def without_doubting_locks(patch: Patch) -> None:
     patch.setattr(temporaries.Temporaries, "_can_trust_locks", lambda *_: True)
 
 
+def without_looking_after_locking(patch: Patch) -> None:
+    """Write to a file that was taken away before it was locked."""
+    patch.setattr(temporaries.Temporaries, "_is_linked", lambda *_: True)
+
+
+def without_doubting_blocks(patch: Patch) -> None:
+    """Believe a file system that a file occupies nothing."""
+    for module in (accounting, eviction, publisher, temporaries):
+        patch.setattr(module, "physical_nbytes", lambda status: status.st_blocks * 512)
+
+
+def without_asking_what_may_fit(patch: Patch) -> None:
+    """Evict for what is in the way of others' unfinished writes all the same."""
+    patch.setattr(admission.Admission, "_may_fit", lambda *_: True)
+
+
+def without_making_durable_anew(patch: Patch) -> None:
+    """Take a directory for the one that had its name before."""
+    make = directories.Directories.make
+
+    def remake(self: Any, path: str) -> None:  # noqa: ANN401
+        anchored = set(self._anchored)
+        make(self, path)
+        self._anchored |= anchored
+
+    patch.setattr(directories.Directories, "make", remake)
+
+
+def without_warning_of_others(patch: Patch) -> None:
+    """Say nothing of a root that everybody may write to."""
+    patch.setattr(root.stat, "S_IWOTH", 0)  # type: ignore[attr-defined]
+
+
 def without_writing_again(patch: Patch) -> None:
     """Give up when the unfinished file is taken away."""
     patch.setattr(publisher, "_ATTEMPTS", 1)
@@ -322,6 +355,23 @@ MECHANISMS: list[tuple[Callable[[Patch], None], Callable[[Path], None]]] = [
     ),
     (without_locks, crash("test_what_is_being_written_is_left_alone")),
     (without_doubting_locks, crash("test_without_locks_age_decides")),
+    (
+        without_looking_after_locking,
+        crash("test_a_file_that_is_taken_away_before_it_is_locked_is_never_written", 1),
+    ),
+    (
+        without_doubting_blocks,
+        crash("test_the_cap_holds_where_a_file_system_does_not_tell_of_blocks"),
+    ),
+    (
+        without_asking_what_may_fit,
+        crash("test_nothing_is_evicted_for_what_would_not_fit_all_the_same"),
+    ),
+    (
+        without_making_durable_anew,
+        crash("test_a_directory_that_was_removed_and_made_again_is_made_durable_again", 2),
+    ),
+    (without_warning_of_others, crash("test_a_world_writable_root_is_warned_of")),
     (without_writing_again, crash("test_a_writer_whose_file_is_taken_away_writes_again", 1)),
     (without_unique_names, crash("test_writers_of_one_entry_use_files_of_their_own")),
     (without_bounds_of_quarantine, crash("test_the_number_of_damaged_entries_is_bounded")),
