@@ -93,17 +93,17 @@ def test_threads_share_one_budget() -> None:
 
 
 def test_a_forgotten_buffer_is_given_back() -> None:
-    """A holder that was interrupted before it could release costs no budget, and no memory."""
+    """A holder that was interrupted before it could release costs no budget; its memory is not shared."""
     allocator = PooledAllocator(100)
     forgotten = allocator.acquire(100, memory=True)
     assert forgotten is not None
-    block = forgotten.memory.obj
+    seen = forgotten.memory
     assert allocator.acquire(1, memory=True) is None
     with allocator._lock:  # noqa: SLF001 - whoever collects garbage may hold it, or a fork have left it
         del forgotten
     again = allocator.acquire(100, memory=True)
     assert again is not None
-    assert again.memory.obj is block
+    assert again.memory.obj is not seen.obj
     again.release()
     del again
     assert 0 == allocator.in_flight_nbytes

@@ -44,10 +44,11 @@ class PooledBuffer:
     def __del__(self) -> None:
         """Note what was never released, e.g. since its holder was interrupted.
 
-        Without the lock, which this very thread may hold, or one that a fork has left behind.
+        Without the lock, which this very thread may hold, or one that a fork has left behind. Its memory
+        is not used again: somebody may still look at it.
         """
         if self._pool is not None:
-            self._pool._forgotten.append((self.nbytes, self._block))  # noqa: SLF001 - as above
+            self._pool._forgotten.append(self.nbytes)  # noqa: SLF001 - as above
 
 
 class PooledAllocator:
@@ -69,7 +70,7 @@ class PooledAllocator:
         self._lock = threading.Lock()
         self._in_flight = 0
         self._free: dict[int, list[memoryview]] = {}
-        self._forgotten: deque[tuple[int, memoryview | None]] = deque()
+        self._forgotten: deque[int] = deque()
 
     def acquire(self, nbytes: int, *, memory: bool) -> PooledBuffer | None:
         """Charge *nbytes*; None under pressure, also when the system has no memory left."""
@@ -103,7 +104,7 @@ class PooledAllocator:
     def _take_back_forgotten(self) -> None:
         while self._forgotten:
             with contextlib.suppress(IndexError):  # another thread was faster
-                self._take_back(*self._forgotten.popleft())
+                self._take_back(self._forgotten.popleft(), None)
 
     def _take_back(self, nbytes: int, block: memoryview | None) -> None:
         with self._lock:

@@ -21,8 +21,8 @@ class DiskPolicy:
     """Bounds and modes of a store. Every process that shares a root should use the same.
 
     Attributes:
-        capacity_nbytes: physical bytes, at least the lengths, of entries, unfinished writes and quarantine together.
-            Directories, at most 4,097 a namespace, are not counted.
+        capacity_nbytes: physical bytes that entries, unfinished writes and quarantine may occupy; the
+            length of a file counts at the least. Directories, at most 4,097 a namespace, are not counted.
         free_space_ratio: share of the file system that is left free, 0 to below 1.
         evicts: whether entries give way to a put; if not, one that finds no room fails.
         durability: what a stored entry survives.
