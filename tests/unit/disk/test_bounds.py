@@ -12,6 +12,7 @@ from eccache.testing.frames import ref_of
 from tests.unit.disk.places import ENTRY_NBYTES, LAYOUT, SimulatedPlace, policy_of, put, read
 
 REF = ref_of("an input")
+ANOTHER = Namespace.from_ingredients({"revision": "another"})
 
 
 def fill(place: SimulatedPlace, entries: int, first: int = 0) -> None:
@@ -64,6 +65,27 @@ def test_a_lost_table_is_made_anew(damage: str) -> None:
         table.data[:8] = bytes(table.data[:8])[::-1]
     fill(place, 1, first=10)
     assert 10 * ENTRY_NBYTES == place.nbytes_in() == charted(place)
+
+
+def test_what_changes_while_a_table_is_made_anew_is_counted() -> None:
+    """Others put and remove while everything is scanned; no number is too low until its turn comes."""
+    place = SimulatedPlace()
+    fill(place, 20)
+    other = place.store()
+    process = place.process()
+    changed: list[str] = []
+
+    def change(operation: str) -> None:
+        if operation == "rename":
+            changed.append(operation)
+            assert PutOutcome.STORED is put(other, ref_of("new shard"))
+            assert PutOutcome.STORED is put(other, ref_of("input 3"), rows=3000)
+            assert PutOutcome.STORED is put(other, ref_of("input 2", namespace=ANOTHER))
+            assert other.remove(ref_of("input 5"), RemoveReason.REMOVED)
+
+    place.parts(intercepted(process, change)).accounting.rebuild()
+    assert 1 == len(changed)
+    assert place.nbytes_in() == charted(place)
 
 
 def test_a_lost_table_is_not_made_by_queries() -> None:

@@ -222,7 +222,7 @@ class Accounting:
         self._write(_CURSOR.pack((usage.cursor + 1) % SHARDS), _CURSOR_OFFSET)
 
     def rebuild(self, progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
-        """Make the table anew from a scan of everything; what changes meanwhile is mended later.
+        """Make the table anew from a scan of everything, and look again at what changed meanwhile.
 
         Args:
             progress: is told how many shards of how many are done.
@@ -237,15 +237,29 @@ class Accounting:
         table = memoryview(bytearray(_TABLE_NBYTES))
         _HEADER.pack_into(table, 0, _MAGIC, SHARDS, 0, *boots)
         numbers = table[_HEADER_NBYTES:].cast("Q")
-        names = namespaces(self._files, self._layout)
+        names = self.namespaces()
+        scanned: dict[tuple[str, int], int] = {}
         for index, name in enumerate(names):
             for shard in shards(self._files, self._layout, name):
-                for _, status in self._look_at(self._layout.shard(name, shard)):
+                directory = self._layout.shard(name, shard)
+                scanned[name, shard] = self._changed_ns(directory)
+                for _, status in self._look_at(directory):
                     numbers[2 * shard] += physical_nbytes(status)
                     numbers[2 * shard + 1] += 1
                 progress(index * SHARDS + shard, len(names) * SHARDS)
         progress(len(names) * SHARDS, len(names) * SHARDS)
         self._publisher.publish_bytes(self._layout.usage, table)
+        for shard in self._changed_since(scanned):
+            self.rescan(shard)
+
+    def _changed_since(self, scanned: dict[tuple[str, int], int]) -> set[int]:
+        """Return the shards that changed since their directories had these times, and new ones."""
+        now = {
+            (name, shard): self._changed_ns(self._layout.shard(name, shard))
+            for name in self.namespaces()
+            for shard in shards(self._files, self._layout, name)
+        }
+        return {shard for (_, shard), _ in scanned.items() ^ now.items()}
 
     def _changed_ns(self, directory: str) -> int:
         try:
