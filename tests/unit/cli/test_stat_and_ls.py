@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from eccache.adapters.system import SystemFiles
+from eccache.app.cli.output import iso_time
+from eccache.domain.entry_ref import EntryRef
+from eccache.domain.frame import FreshFrame
+from eccache.domain.tensor_spec import TensorSpec
 from tests.unit.cli.conftest import NOW, Filled, Invoke, document
 
 HEADER_NBYTES = 4096
@@ -188,6 +193,38 @@ def test_ls_marks_an_entry_whose_header_cannot_be_read(filled: Filled, invoke: I
     assert [True, False, False, False] == [bool(entry["fault"]) for entry in entries]
     assert "org/beta" == entries[0]["model"]
     assert " !  " in invoke("ls", "--path", filled.root).stdout
+
+
+@pytest.mark.parametrize("created", ["inf", "nan", "1e300", "-1", "9" * 400, "never", ""])
+def test_ls_believes_no_time_that_is_none(filled: Filled, invoke: Invoke, created: str) -> None:
+    """A header is shown unverified; a time that can't be one is not known, in a table and in JSON."""
+    ref = EntryRef.for_mm_hash(filled.alpha, "org/alpha", "odd", "uint8")
+    spec = TensorSpec("uint8", (1,))
+    frame = FreshFrame(ref, spec, memoryview(bytearray(1)), {"created": created})
+    filled.stores[filled.alpha.fingerprint].put(ref, frame)
+    shown = document(invoke("ls", "--path", filled.root, "--json", "--sort", "age"))
+    assert [None] == [entry["created"] for entry in shown if entry["mm_hash"] == "odd"]
+    assert 0 == invoke("ls", "--path", filled.root).exit_code
+
+
+def test_a_time_of_use_may_be_any_number() -> None:
+    """Some file systems keep 64 bits of seconds."""
+    assert "2027-01-15T08:00:00Z" == iso_time(1_800_000_000)
+    assert [None] * 4 == [iso_time(seconds) for seconds in (None, 1e300, float("nan"), 2.0**62)]
+
+
+def test_ls_marks_an_entry_that_becomes_shorter(
+    filled: Filled, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody truncates it while it is looked at: a fault of the entry, not of the command."""
+    read = SystemFiles.read
+
+    def read_less(self: SystemFiles, descriptor: int, target: memoryview, offset: int) -> int:
+        return read(self, descriptor, target[: max(0, 50 - offset)], offset)
+
+    monkeypatch.setattr(SystemFiles, "read", read_less)
+    shown = document(invoke("ls", "--path", filled.root, "--json"))
+    assert ["truncated: it became shorter"] * 4 == [entry["fault"] for entry in shown]
 
 
 def test_what_a_client_named_cannot_steer_the_terminal(filled: Filled, invoke: Invoke) -> None:

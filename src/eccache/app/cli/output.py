@@ -44,7 +44,10 @@ def shown_time(seconds: float | None, now: float) -> str:
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """Return a Unix time in UTC as ISO 8601 has it, to the second."""
+    """Return a Unix time in UTC as ISO 8601 has it, to the second; None where it is not known, or no time."""
     if seconds is None:
         return None
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a file system may have any number
+        return None

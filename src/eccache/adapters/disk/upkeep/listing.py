@@ -8,10 +8,12 @@ from urllib.parse import unquote
 
 import attrs
 
+from eccache.adapters.disk.transfer import read_fully
 from eccache.adapters.disk.upkeep.walk import EntryFile
 from eccache.domain.entry_format import (
     EntryHeader,
     FrameError,
+    FrameFault,
     bounded_block_nbytes,
     parse_header,
 )
@@ -21,6 +23,7 @@ from eccache.ports.maintenance import StoredEntry
 
 _LENGTH_NBYTES: Final = 8
 _PARTS_OF_A_NAME: Final = 5
+_YEAR_10000: Final = 253_402_300_800
 
 
 def read_header(files: FileOperations, path: str) -> EntryHeader:
@@ -34,8 +37,8 @@ def read_header(files: FileOperations, path: str) -> EntryHeader:
     try:
         frame_nbytes = files.descriptor_status(descriptor).st_size
         length = _read(files, descriptor, _LENGTH_NBYTES)
-        block_nbytes = bounded_block_nbytes(length, frame_nbytes)
-        return parse_header(_read(files, descriptor, block_nbytes), frame_nbytes)
+        block = _read(files, descriptor, bounded_block_nbytes(length, frame_nbytes))
+        return parse_header(block, frame_nbytes)
     finally:
         files.close(descriptor)
 
@@ -61,16 +64,22 @@ def described_entry(files: FileOperations, entry: StoredEntry) -> StoredEntry:
         return attrs.evolve(entry, fault=f"can't be read: {error.strerror}")
     except FrameError as error:
         return attrs.evolve(entry, fault=str(error))
-    created = None
-    with contextlib.suppress(KeyError, ValueError):
-        created = float(header.fields["created"])
     return attrs.evolve(
         entry,
         dtype=header.spec.dtype,
         shape=header.spec.shape,
         mm_hash=header.excerpt,
-        created_seconds=created,
+        created_seconds=_unix_time(header.fields.get("created", "")),
     )
+
+
+def _unix_time(text: str) -> float | None:
+    """Return the time that an unverified header names; None for what is none, such as `nan` or `1e300`."""
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if 0 <= seconds < _YEAR_10000:
+            return seconds
+    return None
 
 
 def model_of(name: str) -> str:
@@ -81,4 +90,6 @@ def model_of(name: str) -> str:
 
 def _read(files: FileOperations, descriptor: int, nbytes: int) -> memoryview:
     data = memoryview(bytearray(nbytes))
-    return data[: files.read(descriptor, data, 0)]
+    if read_fully(files, descriptor, data, 0) < nbytes:
+        raise FrameError(FrameFault.TRUNCATED, "it became shorter")
+    return data
