@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import attrs
 
 from eccache.domain.entry_format import EntryHeader, FrameError, open_verified
@@ -29,8 +31,8 @@ class Reading:
 def read_verified(store: EntryStore, ref: EntryRef, *, deadline: float | None = None) -> Reading:
     """Read the entry of *ref* and verify all of it: integrity first, then identity.
 
-    An entry that fails verification is quarantined. One that is whole but another's (an equal 64-bit
-    hash, a file renamed by hand) or of another format version is a plain miss and stays.
+    An entry that fails verification is quarantined, where the store can. One that is whole but another's
+    (an equal 64-bit hash, a file renamed by hand) or of another format version is a plain miss and stays.
 
     Raises:
         StoreFault: the store could not tell or could not read.
@@ -47,7 +49,8 @@ def read_verified(store: EntryStore, ref: EntryRef, *, deadline: float | None = 
     except FrameError as error:
         if not error.fault.is_damage:
             return Reading(LookupOutcome.MISS)
-        store.remove(ref, RemoveReason.QUARANTINED)
+        with contextlib.suppress(StoreFault):  # e.g. mounted read-only; it is corrupt all the same
+            store.remove(ref, RemoveReason.QUARANTINED)
         return Reading(LookupOutcome.CORRUPT)
     return Reading(LookupOutcome.HIT, header, frame[header.block_nbytes :])
 

@@ -19,7 +19,7 @@ from eccache.app.stats import CacheStats
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import ClosedError, StoreFault
 from eccache.domain.frame import Frame
-from eccache.domain.outcomes import PutOutcome
+from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.ports.host_framework import Staged
 from eccache.ports.storage import ReadLease, StoreStats
 from tests.unit.app.engines import LONG, engine_over, flip_a_bit, memory_store
@@ -113,6 +113,16 @@ def test_a_flipped_bit_is_a_corrupt_miss_and_the_entry_is_out_of_sight() -> None
         assert not cache.contains("h")
         assert cache.get("h") is None
         assert {"corrupt": 1, "misses": 1} == outcomes(cache.stats())
+
+
+def test_a_flipped_bit_is_corrupt_also_where_the_entry_cannot_go() -> None:
+    """On a read-only mount damage is still told from faults, and the next reader is told too."""
+    store = memory_store()
+    with engine_over(ReadOnly(store)) as cache:
+        stored(cache)
+        flip_a_bit(store, cache.ref("h"), 4096 * 8)
+        assert [None, None] == [cache.get("h"), cache.get("h")]
+        assert {"corrupt": 2} == outcomes(cache.stats())
 
 
 def test_inputs_that_collide_in_64_bits_are_never_each_others() -> None:
@@ -423,6 +433,15 @@ class Failing(WrappedStore):
         """Fail once, then pass on."""
         self._fail("close")
         super().close()
+
+
+class ReadOnly(WrappedStore):
+    """A store from which nothing can be removed."""
+
+    def remove(self, ref: EntryRef, reason: RemoveReason) -> bool:
+        """Fail."""
+        msg = f"{ref.key} stays, whether {reason.value} or not"
+        raise StoreFault(msg)
 
 
 class CountingCloses(WrappedStore):

@@ -93,3 +93,7 @@ def test_a_damaged_entry_that_cannot_go_at_all_is_a_fault() -> None:
     with pytest.raises(StoreFault, match="remove failed"):
         store.remove(REF, RemoveReason.QUARANTINED)
     assert store.contains(REF)
+    assert 1 == len(place.telemetry.named("store.entry.stays_damaged"))
+    with pytest.raises(StoreFault, match="remove failed"):
+        store.remove(REF, RemoveReason.REMOVED)
+    assert 1 == len(place.telemetry.named("store.entry.stays_damaged"))

@@ -164,6 +164,8 @@ class DiskStore:
         except OSError as error:
             if error.errno in NOT_THERE:
                 return False
+            if reason is RemoveReason.QUARANTINED:
+                self._parts.notices.warn("store.entry.stays_damaged", path=path, cause=str(error))
             raise store_fault("remove", error) from error
         self._quarantined += reason is RemoveReason.QUARANTINED
         self._removals_as_evictions += reason is RemoveReason.EVICTED
