@@ -16,7 +16,7 @@ FAST := $(addprefix --ignore=tests/,$(SLOW))
 
 say = printf '\n\033[1m== %s\033[0m\n' '$(1)'
 
-.PHONY: help setup format lint types layers fast check test demo bench nightly docs test-matrix redis prometheus clean
+.PHONY: help setup format lint types layers fast check test demo bench nightly docs test-matrix redis prometheus compiler clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,19 +37,21 @@ $(VENV)/.setup: pyproject.toml Makefile
 	@$(BIN)/python -m pip install --no-deps '$(LMCACHE)' | sed -u '/already satisfied/d'
 	@touch $@
 
-# What the integration tests start for themselves.
+# What the integration and fault tests start for themselves.
 redis: package := redis-server
 redis: program := redis-server
 prometheus: package := prometheus
 prometheus: program := promtool
-redis prometheus:
+compiler: package := build-essential
+compiler: program := cc
+redis prometheus compiler:
 	@command -v $(program) >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  $(call say,set-up: $(package)); \
 	  apt-get update -qq; \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(package); \
 	else \
-	  echo 'The integration tests start a $(package) of their own and found none to start.' >&2; \
+	  echo 'The tests use $(program), of the package $(package), and found none.' >&2; \
 	  echo 'Install it (Debian and Ubuntu: apt-get install $(package)), then run this again.' >&2; \
 	  exit 1; \
 	fi
@@ -81,7 +83,7 @@ fast: setup ## unit, typing, golden, conformance and stateful tests, with branch
 check: lint types layers fast ## everything above, for every commit: under 2 minutes
 
 test: export HYPOTHESIS_PROFILE ?= ci
-test: lint types layers redis prometheus ## check, and the fault, integration and end-to-end tests
+test: lint types layers redis prometheus compiler ## check, and the fault, integration and end-to-end tests
 	@$(call say,fast tests)
 	@$(BIN)/pytest -n auto --dist loadfile $(FAST) --cov --cov-report= $(ARGS)
 	@$(call say,fault and integration and end-to-end tests: one at a time)
@@ -89,7 +91,7 @@ test: lint types layers redis prometheus ## check, and the fault, integration an
 
 nightly: export HYPOTHESIS_PROFILE := nightly
 nightly: export ECCACHE_NIGHTLY := 1
-nightly: setup redis prometheus ## the tests with the counts and durations of a night
+nightly: setup redis prometheus compiler ## the tests with the counts and durations of a night
 	@$(BIN)/pytest -o faulthandler_timeout=20000 $(ARGS)
 
 ## --- the rest ---------------------------------------------------------------------------------

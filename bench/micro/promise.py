@@ -37,9 +37,9 @@ class Promises:
         from eccache.adapters.system import SystemClock
         from eccache.adapters.system.mapping import map_private
         from eccache.adapters.torch import TorchFramework
-        from eccache.app.lookup import EntryLookup
-        from eccache.app.lookup_job import LookupJob
-        from eccache.app.promised_copy import CopyBudget, PromisedCopy
+        from eccache.app.promises.lookup import EntryLookup
+        from eccache.app.promises.lookup_job import LookupJob
+        from eccache.app.promises.promised_copy import CopyBudget, PromisedCopy
         from eccache.app.telemetry import LocalTelemetry
         from eccache.app.worker import CacheWorker
         from eccache.ports.lookup import PromisedLoad

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-
-import pytest
-
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
 
 PROGRAM = textwrap.dedent("""
     import ctypes, os, sys, threading

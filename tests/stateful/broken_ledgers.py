@@ -2,11 +2,11 @@
 
 import attrs
 
-from eccache.app.ledger import LedgerParts, PromiseLedger
-from eccache.app.ledger_loads import LoadsInFlight
-from eccache.app.ledger_records import Promise, Request
-from eccache.app.lookup_job import Finding
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.ledger import LedgerParts, PromiseLedger
+from eccache.app.promises.loads import LoadsInFlight
+from eccache.app.promises.lookup_job import Finding
+from eccache.app.promises.promised_copy import PromisedCopy
+from eccache.app.promises.records import Promise, Request
 from eccache.domain.promise import PromiseState
 from eccache.ports.lookup import Item, WorkerReport
 from tests.stateful.ledger_machine import LIMITS, RANKS

@@ -10,10 +10,10 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eccache.app.ledger import LedgerParts, PromiseLedger
-from eccache.app.ledger_limits import LedgerLimits
-from eccache.app.lookup_job import LookupJob, NoRoom
-from eccache.app.promised_copy import CopyBudget
+from eccache.app.promises.ledger import LedgerParts, PromiseLedger
+from eccache.app.promises.limits import LedgerLimits
+from eccache.app.promises.lookup_job import LookupJob, NoRoom
+from eccache.app.promises.promised_copy import CopyBudget
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.outcomes import LookupOutcome
 from eccache.ports.lookup import Item, PromisedLoad, StepPlan, WorkerReport

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from eccache.app.ledger import LedgerParts, PromiseLedger
+from eccache.app.promises.ledger import LedgerParts, PromiseLedger
 from tests.stateful.broken_ledgers import BROKEN
 from tests.stateful.ledger_machine import LIMITS, RANKS, LedgerMachine
 

@@ -35,9 +35,9 @@ from eccache.app.config import CacheConfig
 from eccache.app.engine import ECCacheEngine, EngineParts
 from eccache.app.guard import guarded
 from eccache.app.prompt_answers import PromptAnswers
-from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
-from eccache.app.tiers import TieredStore
+from eccache.app.tiers.remote_tier import RemoteTier
+from eccache.app.tiers.tiered_store import TieredStore
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.dtypes import canonical_dtype
 from eccache.domain.errors import StoreTimeout

@@ -14,9 +14,9 @@ import torch
 
 import eccache
 from eccache.adapters.lmcache import names_a_place
-from eccache.app.circuit_breaker import TierState
-from eccache.app.remote_tier import RemoteTier
-from eccache.app.tiers import TieredStore
+from eccache.app.tiers.circuit_breaker import TierState
+from eccache.app.tiers.remote_tier import RemoteTier
+from eccache.app.tiers.tiered_store import TieredStore
 from tests.integration.lmcache.redis_server import RedisServer
 
 OUTPUT = torch.arange(4096 * 8, dtype=torch.float32).reshape(-1, 8).to(torch.bfloat16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from eccache.app.circuit_breaker import (
+from eccache.app.tiers.circuit_breaker import (
     FAILURES_TO_OPEN,
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,

@@ -7,11 +7,11 @@ import pytest
 
 from eccache.adapters.memory import MemoryStore
 from eccache.app.bounded_calls import BoundedCalls
-from eccache.app.circuit_breaker import TierState
-from eccache.app.probe import BoundedProbe
-from eccache.app.remote_tier import RemoteTier
+from eccache.app.promises.probe import BoundedProbe
 from eccache.app.telemetry import LocalTelemetry
-from eccache.app.tiers import TieredStore
+from eccache.app.tiers.circuit_breaker import TierState
+from eccache.app.tiers.remote_tier import RemoteTier
+from eccache.app.tiers.tiered_store import TieredStore
 from eccache.domain.entry_ref import EntryRef
 from eccache.testing.clock import ManualClock
 from eccache.testing.frames import frame_of, ref_of

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from eccache.adapters.memory import MemoryStore
-from eccache.app.circuit_breaker import FAILURES_TO_OPEN, FIRST_PAUSE_SECONDS, TierState
 from eccache.app.engine import ECCacheEngine
-from eccache.app.remote_tier import RemoteTier
 from eccache.app.telemetry import LocalTelemetry
-from eccache.app.tiers import TieredStore
+from eccache.app.tiers.circuit_breaker import FAILURES_TO_OPEN, FIRST_PAUSE_SECONDS, TierState
+from eccache.app.tiers.remote_tier import RemoteTier
+from eccache.app.tiers.tiered_store import TieredStore
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
 from eccache.domain.frame import Frame
@@ -261,7 +261,7 @@ def test_copies_that_wait_are_bounded_and_those_left_out_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A slow remote doesn't fill memory."""
-    monkeypatch.setattr("eccache.app.tiers.MAX_PENDING_COPIES", 0)
+    monkeypatch.setattr("eccache.app.tiers.tiered_store.MAX_PENDING_COPIES", 0)
     host = Host(shared)
     host.put()
     assert 1 == host.telemetry.total("copies_left_out")

@@ -199,7 +199,7 @@ def test_purge_asks_about_quarantine_too(filled: Filled, invoke: Invoke) -> None
     bad.write_bytes(bytes(10))
     result = invoke("purge", "--path", filled.root, "--all", said="n\n")
     assert 3 == result.exit_code
-    assert "Remove 1 files, 4.0 KiB?" in result.stderr
+    assert "Remove 1 file, 4.0 KiB?" in result.stderr
     assert bad.exists()
 
 

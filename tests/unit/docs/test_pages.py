@@ -122,7 +122,7 @@ def test_every_reason_for_a_bypass_is_explained() -> None:
     """An operator who sees a label of the metric finds it in troubleshooting."""
     text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     counted = {reason.value for reason in BypassReason}
-    for source in (ROOT / "src" / "eccache" / "app").glob("*.py"):
+    for source in (ROOT / "src" / "eccache" / "app").rglob("*.py"):
         counted |= set(re.findall(r'"bypassed", reason="(\w+)"', source.read_text("utf-8")))
     assert len(counted) > len(BypassReason)
     assert set() == {reason for reason in counted if f"| `{reason}` |" not in text}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from eccache.app.ledger import LedgerParts, PromiseLedger
-from eccache.app.ledger_limits import LedgerLimits
-from eccache.app.lookup_job import LookupJob, NoRoom
-from eccache.app.promised_copy import CopyBudget
+from eccache.app.promises.ledger import LedgerParts, PromiseLedger
+from eccache.app.promises.limits import LedgerLimits
+from eccache.app.promises.lookup_job import LookupJob, NoRoom
+from eccache.app.promises.promised_copy import CopyBudget
 from eccache.domain.entry_ref import EntryRef
 from eccache.ports.lookup import Item, WorkerReport
 from eccache.testing.clock import ManualClock

@@ -14,8 +14,8 @@ import attrs
 from eccache.adapters.memfd import MemfdCopies
 from eccache.adapters.memory import MemoryStore
 from eccache.adapters.system.mapping import map_private
-from eccache.app.lookup_job import Finding, LookupJob
-from eccache.app.promised_copy import CopyBudget, PromisedCopy
+from eccache.app.promises.lookup_job import Finding, LookupJob
+from eccache.app.promises.promised_copy import CopyBudget, PromisedCopy
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.tensor_spec import TensorSpec
 from eccache.ports.storage import EntryStore, ReadLease

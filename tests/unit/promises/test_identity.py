@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from eccache.app.lookup import EntryLookup
-from eccache.app.lookup_job import Finding
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.lookup import EntryLookup
+from eccache.app.promises.lookup_job import Finding
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.outcomes import LookupOutcome
 from eccache.domain.tensor_spec import TensorSpec

@@ -1,7 +1,7 @@
 """A copy stays until every rank is done with every load of it."""
 
-from eccache.app.ledger_loads import LoadsInFlight
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.loads import LoadsInFlight
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.domain.tensor_spec import TensorSpec
 from eccache.ports.lookup import PromisedLoad
 from tests.unit.promises.ledgers import A, Ledger

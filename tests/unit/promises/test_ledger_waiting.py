@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from eccache.app.lookup_job import NoRoom
+from eccache.app.promises.lookup_job import NoRoom
 from eccache.domain.outcomes import LookupOutcome
 from eccache.ports.lookup import Item
 from tests.unit.promises.ledgers import A_EXPECTED, LIMITS, A, B, Ledger

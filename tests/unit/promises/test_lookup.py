@@ -9,10 +9,10 @@ import pytest
 from eccache.adapters.disk import DiskPolicy, DiskStore
 from eccache.adapters.system.clock import SystemClock
 from eccache.adapters.system.files import SystemFiles
-from eccache.app import lookup as lookup_module
-from eccache.app.lookup import EntryLookup
-from eccache.app.lookup_job import Finding, LookupJob, NoRoom
-from eccache.app.promised_copy import CopyBudget, PromisedCopy
+from eccache.app.promises import lookup as lookup_module
+from eccache.app.promises.lookup import EntryLookup
+from eccache.app.promises.lookup_job import Finding, LookupJob, NoRoom
+from eccache.app.promises.promised_copy import CopyBudget, PromisedCopy
 from eccache.domain.entry_format import FrameHasher, header_block, seal
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault, StoreTimeout

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from eccache.app.lookup_job import Finding, LookupJob
-from eccache.app.lookup_threads import LookupThreads
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.lookup_job import Finding, LookupJob
+from eccache.app.promises.lookup_threads import LookupThreads
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.domain.outcomes import LookupOutcome
 from eccache.domain.tensor_spec import TensorSpec
 from eccache.testing.clock import ManualClock

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from eccache.app.promised_copy import CopyBudget, PromisedCopy
+from eccache.app.promises.promised_copy import CopyBudget, PromisedCopy
 from eccache.domain.tensor_spec import TensorSpec
 from eccache.testing.telemetry import RecordingTelemetry
 from tests.unit.promises.parts import TrackedCopy, ample_budget

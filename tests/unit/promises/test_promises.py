@@ -14,9 +14,9 @@ import torch
 
 from eccache.adapters.system.clock import SystemClock
 from eccache.adapters.torch import TorchFramework
-from eccache.app.ledger import PromiseLedger
-from eccache.app.ledger_limits import LedgerLimits
-from eccache.app.promises import PromiseParts, open_promises
+from eccache.app.promises.assembly import PromiseParts, open_promises
+from eccache.app.promises.ledger import PromiseLedger
+from eccache.app.promises.limits import LedgerLimits
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.worker import CacheWorker
 from eccache.domain.frame import FreshFrame

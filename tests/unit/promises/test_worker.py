@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from eccache.adapters.torch import TorchFramework
-from eccache.app.lookup import EntryLookup
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.lookup import EntryLookup
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.worker import CacheWorker
 from eccache.domain.entry_format import header_block

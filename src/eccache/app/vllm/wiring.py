@@ -32,10 +32,10 @@ from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
 from eccache.app.bootstrap import namespace_of, open_engine, open_store, waits_for_nobody
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig, load_config
-from eccache.app.ledger import PromiseLedger
-from eccache.app.ledger_limits import LedgerLimits
-from eccache.app.probe import BoundedProbe
-from eccache.app.promises import PromiseParts, open_promises
+from eccache.app.promises.assembly import PromiseParts, open_promises
+from eccache.app.promises.ledger import PromiseLedger
+from eccache.app.promises.limits import LedgerLimits
+from eccache.app.promises.probe import BoundedProbe
 from eccache.app.store_levels import StoreLevels
 from eccache.app.telemetry import LocalTelemetry
 from eccache.app.vllm import sharing

@@ -29,11 +29,11 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from eccache.app.guard import guarded
-from eccache.app.ledger_limits import LedgerLimits
-from eccache.app.ledger_loads import LoadsInFlight
-from eccache.app.ledger_records import Promise, Request
-from eccache.app.lookup_job import Finding, LookupJob, Lookups, NoRoom
-from eccache.app.promised_copy import CopyBudget, PromisedCopy
+from eccache.app.promises.limits import LedgerLimits
+from eccache.app.promises.loads import LoadsInFlight
+from eccache.app.promises.lookup_job import Finding, LookupJob, Lookups, NoRoom
+from eccache.app.promises.promised_copy import CopyBudget, PromisedCopy
+from eccache.app.promises.records import Promise, Request
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.outcomes import LookupOutcome
 from eccache.domain.promise import PromiseState

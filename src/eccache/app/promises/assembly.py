@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import attrs
 
-from eccache.app.ledger import LedgerParts, PromiseLedger
-from eccache.app.ledger_limits import LedgerLimits
-from eccache.app.lookup import EntryLookup
-from eccache.app.lookup_threads import LookupThreads
-from eccache.app.promised_copy import CopyBudget
+from eccache.app.promises.ledger import LedgerParts, PromiseLedger
+from eccache.app.promises.limits import LedgerLimits
+from eccache.app.promises.lookup import EntryLookup
+from eccache.app.promises.lookup_threads import LookupThreads
+from eccache.app.promises.promised_copy import CopyBudget
 from eccache.domain.entry_ref import EntryRef
 from eccache.ports.clock import Clock
 from eccache.ports.lookup import Item

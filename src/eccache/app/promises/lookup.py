@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from eccache.app.lookup_job import Finding, LookupJob, NoRoom
-from eccache.app.promised_copy import CopyBudget, PromisedCopy
+from eccache.app.promises.lookup_job import Finding, LookupJob, NoRoom
+from eccache.app.promises.promised_copy import CopyBudget, PromisedCopy
 from eccache.app.verified_read import fault_outcome
 from eccache.domain.entry_format import (
     CONTENT_FIELD,

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.outcomes import LookupOutcome
 from eccache.ports.lookup import Content

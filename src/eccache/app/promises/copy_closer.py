@@ -6,7 +6,7 @@ import queue
 import threading
 from typing import Final
 
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.promised_copy import PromisedCopy
 
 _JOIN_SECONDS: Final = 1.0
 

@@ -6,7 +6,7 @@ import math
 
 import attrs
 
-from eccache.app.lookup_job import LookupJob
+from eccache.app.promises.lookup_job import LookupJob
 from eccache.domain.promise import PromiseState
 from eccache.ports.lookup import Item
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.ports.lookup import PromisedLoad
 
 

@@ -16,10 +16,10 @@ from typing import Final
 
 import attrs
 
-from eccache.app.copy_closer import CopyCloser
 from eccache.app.guard import guarded
-from eccache.app.lookup_job import Finding, LookupJob
-from eccache.app.promised_copy import PromisedCopy
+from eccache.app.promises.copy_closer import CopyCloser
+from eccache.app.promises.lookup_job import Finding, LookupJob
+from eccache.app.promises.promised_copy import PromisedCopy
 from eccache.domain.outcomes import LookupOutcome
 from eccache.ports.clock import Clock
 from eccache.ports.telemetry import Level, Telemetry

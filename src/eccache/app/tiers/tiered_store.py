@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from eccache.app.guard import guarded
-from eccache.app.remote_tier import RemoteTier
+from eccache.app.tiers.remote_tier import RemoteTier
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.frame import Frame, SealedFrame

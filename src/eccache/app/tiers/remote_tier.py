@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from eccache.app.bounded_calls import BoundedCalls
-from eccache.app.circuit_breaker import CircuitBreaker, TierState
 from eccache.app.guard import guarded
+from eccache.app.tiers.circuit_breaker import CircuitBreaker, TierState
 from eccache.domain.entry_format import FrameError, open_verified
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault, StoreTimeout

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from eccache.app.bounded_calls import BoundedCalls
-from eccache.app.circuit_breaker import TierState
-from eccache.app.tiers import TieredStore
+from eccache.app.tiers.circuit_breaker import TierState
+from eccache.app.tiers.tiered_store import TieredStore
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
 from eccache.ports.storage import EntryStore

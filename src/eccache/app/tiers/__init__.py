@@ -1,0 +1,1 @@
+"""Stores behind one another, and when a slow one is left alone."""
