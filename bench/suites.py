@@ -33,8 +33,8 @@ SUITES: Final = {
         {
             name: f"bench.micro.{name}"
             for name in (
-                *("get", "put", "promise", "lookups", "opening", "footprint", "waiting"),
-                *("throughput", "restart"),
+                *("get", "put", "promise", "lookups", "opening", "footprint"),
+                *("throughput", "restart", "waiting"),
             )
         },
     ),

@@ -68,7 +68,7 @@ def test_what_the_local_store_has_not_may_be_elsewhere() -> None:
 def test_small_entries_of_a_local_directory_are_read_on_the_callers_thread(tmp_path: Path) -> None:
     """Also when every other thread hangs; and no large one, for which that would be no gain."""
     config = eccache.CacheConfig(local_disk=str(tmp_path))
-    small, large = torch.ones(2, 3), torch.ones(1 << 19)
+    small, large = torch.ones(2, 3), torch.ones(9 << 18)
     with eccache.open_cache(config, model="m", encoder_dtype="bfloat16") as cache:
         cache.put("small", small)
         cache.put("large", large)

@@ -42,7 +42,7 @@ def tensor_over(payload: memoryview, spec: TensorSpec) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, spec.dtype)
     if spec.nbytes == 0:
         return torch.empty(spec.shape, dtype=dtype)
-    return torch.frombuffer(payload, dtype=torch.uint8).view(dtype).reshape(spec.shape)
+    return torch.frombuffer(payload, dtype=dtype).reshape(spec.shape)
 
 
 def host_memory(nbytes: int) -> memoryview:
