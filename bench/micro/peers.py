@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MODEL: Final = "bench/model-7b"
 PIECE_NBYTES: Final = 8 << 20
+ATTEMPTS: Final = 100
 
 
 @contextlib.contextmanager
@@ -130,14 +131,14 @@ def drop_from_page_cache(path: Path) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        try:
-            os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return
-        except OSError:
-            return  # A file system that can't tell.
+        for _ in range(ATTEMPTS):  # a page that the kernel is about to use stays for a moment
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            try:
+                os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
+            except OSError:  # it is gone, or the file system can't tell
+                return
+            time.sleep(0.01)
         raise RuntimeError(f"{path} stays in the page cache; name a folder on a disk")
     finally:
         os.close(descriptor)

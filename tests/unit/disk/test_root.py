@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -123,6 +124,8 @@ def test_a_root_that_no_system_can_make_is_refused(tmp_path: Path, name: str) ->
     """A name or a path that is too long would be nothing but misses for ever."""
     with pytest.raises(ConfigError, match=r"can't be made: File name too long.*Remedy"):
         disk_store(tmp_path / name)
+    for made in tmp_path.iterdir():  # by descriptors; whoever goes by paths can't remove it
+        shutil.rmtree(made)
 
 
 def test_a_root_may_be_as_deep_as_paths_go() -> None:
