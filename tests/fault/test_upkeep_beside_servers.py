@@ -16,7 +16,7 @@ PUTS = 150
 
 SERVER = textwrap.dedent("""
     import random, sys
-    from eccache.app.bootstrap import open_store
+    from eccache.app.bootstrap.stores import open_store
     from eccache.app.config import CacheConfig
     from eccache.app.telemetry import LocalTelemetry
     from eccache.app.verified_read import read_verified

@@ -2,6 +2,7 @@
 
 import attrs
 
+from eccache.app.promises.claims import Claims
 from eccache.app.promises.ledger import LedgerParts, PromiseLedger
 from eccache.app.promises.loads import LoadsInFlight
 from eccache.app.promises.lookup_job import Finding
@@ -92,31 +93,54 @@ class ClosesWhatIsBeingLoaded(PromiseLedger):
             self._lookups.dispose(copy)
 
 
-class CountsNoUses(PromiseLedger):
+class _WithClaims(PromiseLedger):
+    """A ledger whose claims are of another kind."""
+
+    claims: type[Claims]
+
+    def __init__(self, parts: LedgerParts, **bounds: object) -> None:
+        super().__init__(parts, limits=LIMITS, ranks=RANKS)
+        self._claims.__class__ = self.claims
+        self._loads = LoadsInFlight(RANKS, LIMITS.load_ack_timeout_seconds, self._claims.release)
+
+
+class CountsNoUses(_WithClaims):
     """Closes a copy that was promised again when its first load is over."""
 
-    def _release(self, copy: PromisedCopy) -> None:
-        copy.users = 1
-        super()._release(copy)
+    class claims(Claims):  # noqa: N801 - stands in the place of an attribute
+        """See the class around it."""
+
+        def release(self, copy: PromisedCopy) -> None:
+            """Forget who else uses it."""
+            copy.users = 1
+            super().release(copy)
 
 
-class NeverAges(PromiseLedger):
+class NeverAges(_WithClaims):
     """Keeps loads that nobody acknowledges, and takes their memory away from all."""
 
-    def _end(self, promise: Promise) -> None:
-        if promise.state is PromiseState.READY:
-            self._promises.pop(promise.mm_hash, None)
-            self._ready.pop(promise.mm_hash, None)
-            return
-        super()._end(promise)
+    class claims(Claims):  # noqa: N801 - stands in the place of an attribute
+        """See the class around it."""
+
+        def end(self, promise: Promise) -> None:
+            """Keep the copy."""
+            if promise.state is PromiseState.READY:
+                self.promises.pop(promise.mm_hash, None)
+                self.ready.pop(promise.mm_hash, None)
+                return
+            super().end(promise)
 
 
-class LeavesLookUpsRunning(PromiseLedger):
+class LeavesLookUpsRunning(_WithClaims):
     """Abandons nothing."""
 
-    def _end(self, promise: Promise) -> None:
-        if promise.job is None:
-            super()._end(promise)
+    class claims(Claims):  # noqa: N801 - stands in the place of an attribute
+        """See the class around it."""
+
+        def end(self, promise: Promise) -> None:
+            """End what is not being looked up."""
+            if promise.job is None:
+                super().end(promise)
 
 
 class PlansTwice(PromiseLedger):
@@ -124,7 +148,7 @@ class PlansTwice(PromiseLedger):
 
     def __init__(self, parts: LedgerParts, **bounds: object) -> None:
         super().__init__(parts, limits=LIMITS, ranks=RANKS)
-        self._loads = TwicePlanned(RANKS, LIMITS.load_ack_timeout_seconds, self._release)
+        self._loads = TwicePlanned(RANKS, LIMITS.load_ack_timeout_seconds, self._claims.release)
 
 
 class TwicePlanned(LoadsInFlight):

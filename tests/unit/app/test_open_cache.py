@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import eccache
 from eccache.adapters.memory import MemoryStore
 from eccache.adapters.system import SystemFiles
-from eccache.app import bootstrap
+from eccache.app.bootstrap import stores
 from eccache.testing.clock import ManualClock
 
 MODEL = "Qwen/Qwen2.5-VL-7B-Instruct"
@@ -180,8 +180,8 @@ def test_without_a_disk_entries_live_in_the_hosts_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memory-only store is the same store, on a directory of one's own in memory."""
-    assert f"/dev/shm/eccache-{os.geteuid()}" == bootstrap.shared_memory_root()  # noqa: S108
-    monkeypatch.setattr(bootstrap, "shared_memory_root", lambda: str(tmp_path / "shm"))
+    assert f"/dev/shm/eccache-{os.geteuid()}" == stores.shared_memory_root()  # noqa: S108
+    monkeypatch.setattr(stores, "shared_memory_root", lambda: str(tmp_path / "shm"))
     config = eccache.CacheConfig(max_local_cpu_size=0.01)
     for _ in range(2):
         with eccache.open_cache(config, model=MODEL, encoder_dtype="bfloat16") as cache:

@@ -12,7 +12,7 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
-from eccache.app.bootstrap import open_store
+from eccache.app.bootstrap.stores import open_store
 from eccache.app.cli import main
 from eccache.app.config import CacheConfig
 from eccache.app.telemetry import LocalTelemetry

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from eccache.app.bootstrap import open_store, try_out_root
+from eccache.app.bootstrap.stores import open_store
+from eccache.app.bootstrap.upkeep import try_out_root
 from eccache.app.cli import main
 from eccache.app.config import CacheConfig
 from eccache.app.doctor import gather

@@ -146,7 +146,8 @@ def _print_for_people(subject: Subject, findings: tuple[Finding, ...]) -> None:
 
 
 def _print_difference(diff: tuple[str, str], settings: dict[str, Any], *, as_json: bool) -> int:
-    from eccache.app.bootstrap import operator_root, stored_namespaces
+    from eccache.app.bootstrap.stores import operator_root
+    from eccache.app.bootstrap.upkeep import stored_namespaces
     from eccache.app.config import load_config
     from eccache.app.doctor.namespaces import differences, find_namespace
 

@@ -55,7 +55,8 @@ def open_store_at(path: Path | None, *, max_size_gib: float | None = None) -> Op
     Raises:
         ConfigError: there is no store, or the configuration can't be used.
     """
-    from eccache.app.bootstrap import open_maintenance, operator_root
+    from eccache.app.bootstrap.stores import operator_root
+    from eccache.app.bootstrap.upkeep import open_maintenance
 
     loaded = _load(path, max_size_gib)
     config = loaded.config

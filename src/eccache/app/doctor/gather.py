@@ -9,11 +9,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from eccache.app.bootstrap import (
-    inspect_vllm,
+from eccache.app.bootstrap import inspect_vllm, namespace_of
+from eccache.app.bootstrap.stores import operator_root
+from eccache.app.bootstrap.upkeep import (
     memory_available_nbytes,
-    namespace_of,
-    operator_root,
     stored_namespaces,
     stored_nbytes,
     try_out_root,

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from eccache.app.guard import guarded
+from eccache.app.promises.claims import Claims
 from eccache.app.promises.limits import LedgerLimits
 from eccache.app.promises.loads import LoadsInFlight
 from eccache.app.promises.lookup_job import Finding, LookupJob, Lookups, NoRoom
@@ -42,8 +43,6 @@ from eccache.ports.lookup import Item, PermittedSave, StepPlan, WorkerReport
 from eccache.ports.telemetry import Level, Telemetry
 
 _MISS = LookupOutcome.MISS.value
-_UNTOLD = frozenset({LookupOutcome.TIMEOUT.value, "bypassed"})
-"""Counters of what could not be told for want of time or room."""
 _NOTHING = StepPlan()
 
 
@@ -86,11 +85,12 @@ class PromiseLedger:
         self._budget = parts.budget
         self._clock = parts.clock
         self._telemetry = parts.telemetry
-        self._loads = LoadsInFlight(ranks, limits.load_ack_timeout_seconds, self._release)
-        self._requests: dict[str, Request] = {}
+        self._claims = Claims(parts.lookups, parts.telemetry)
+        self._requests = self._claims.requests
+        self._promises = self._claims.promises
+        self._ready = self._claims.ready
+        self._loads = LoadsInFlight(ranks, limits.load_ack_timeout_seconds, self._claims.release)
         self._deferred: dict[str, Request] = {}  # by deadline, since every wait is equally long
-        self._promises: dict[str, Promise] = {}  # PENDING and READY
-        self._ready: dict[str, PromisedCopy] = {}  # by age
         self._saves: dict[str, Item] = {}
         self._counted: dict[str, tuple[int, int]] = {}  # within one call of `ensure`
         self._closed = False
@@ -119,7 +119,7 @@ class PromiseLedger:
         self._deferred.pop(request_id, None)
         for mm_hash in list(request.claims):  # what it no longer needs is not looked up for it
             if self._promises[mm_hash].state is PromiseState.PENDING:
-                self._unclaim(self._promises[mm_hash], request)
+                self._claims.unclaim(self._promises[mm_hash], request)
         return True
 
     def is_promised(self, mm_hash: str) -> bool:
@@ -140,7 +140,7 @@ class PromiseLedger:
             return
         promise = self._promises.pop(item.mm_hash)
         promise.state = PromiseState.LOADING
-        self._forget_claims(promise)
+        self._claims.forget(promise)
         if copy.rows != item.num_embeds:  # said is said: the framework has no way back
             self._telemetry.count("errors")
             self._telemetry.event(
@@ -177,13 +177,13 @@ class PromiseLedger:
             return
         self._deferred.pop(request_id, None)
         for mm_hash in list(request.claims):
-            self._unclaim(self._promises[mm_hash], request)
+            self._claims.unclaim(self._promises[mm_hash], request)
 
     def close(self) -> None:
         """Close every copy and end every thread that can be ended. Idempotent."""
         self._closed = True
         for promise in list(self._promises.values()):
-            self._end(promise)
+            self._claims.end(promise)
         self._loads.close()
         self._lookups.close()
 
@@ -206,12 +206,12 @@ class PromiseLedger:
             self._look_up(request, item, now)
         elif promise.state is PromiseState.READY:
             if self._ready[item.mm_hash].serves(item):
-                self._claim(promise, request, item)
+                self._claims.claim(promise, request, item)
             else:
-                self._miss(promise, request, _MISS)
+                self._claims.miss(promise, request, _MISS)
             return False
         elif self._may_wait(request, now):
-            self._claim(promise, request, item)
+            self._claims.claim(promise, request, item)
             self._continue(promise, request, now)
         return item.mm_hash in request.claims
 
@@ -230,10 +230,10 @@ class PromiseLedger:
         absent = self._probe(ref) is False
         promise = Promise(item.mm_hash)
         if absent and not item.expected:
-            self._miss(promise, request, _MISS)
+            self._claims.miss(promise, request, _MISS)
         elif self._may_wait(request, now):
             self._promises[item.mm_hash] = promise
-            self._claim(promise, request, item)
+            self._claims.claim(promise, request, item)
             if absent:
                 promise.retry_at = now + self._limits.expected_poll_seconds
             else:
@@ -282,7 +282,7 @@ class PromiseLedger:
         if self._lookups.start(job):
             promise.job = job
         else:
-            self._miss_all(promise, "bypassed", reason="lookups_hang")
+            self._claims.miss_all(promise, "bypassed", reason="lookups_hang")
 
     # --- what happens meanwhile -----------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class PromiseLedger:
             if now < promise.gives_up_at:
                 break
             self._telemetry.count("expired")
-            self._end(promise)
+            self._claims.end(promise)
         if expired := self._loads.expire(now):
             self._telemetry.count("unacknowledged", expired)
             self._telemetry.event(Level.WARNING, "ledger.load.unacknowledged", loads=expired)
@@ -316,16 +316,16 @@ class PromiseLedger:
                 if finding.serves(item):
                     self._telemetry.count("promised")
                 else:
-                    self._miss(promise, request, _MISS)
+                    self._claims.miss(promise, request, _MISS)
         elif isinstance(finding, NoRoom):
             promise.wants_nbytes = finding.nbytes  # looked at when somebody asks again
         elif finding is LookupOutcome.MISS:
             promise.retry_at = now + self._limits.expected_poll_seconds
             for request, item in claims:
                 if not item.expected:
-                    self._miss(promise, request, _MISS)
+                    self._claims.miss(promise, request, _MISS)
         else:
-            self._miss_all(promise, finding.value)
+            self._claims.miss_all(promise, finding.value)
 
     def _make_ready(self, promise: Promise, copy: PromisedCopy, now: float) -> None:
         copy.users += 1
@@ -339,7 +339,7 @@ class PromiseLedger:
             request = self._requests[request_id]
             nbytes, copies = self._own_copies(request)
             if not self._budget.could_hold(promise.wants_nbytes + nbytes, 1 + copies):
-                self._miss(promise, request, "bypassed", reason="promise_capacity")
+                self._claims.miss(promise, request, "bypassed", reason="promise_capacity")
 
     def _own_copies(self, request: Request) -> tuple[int, int]:
         """Return bytes and number of the copies that *request* holds; counted once for all of its inputs."""
@@ -359,68 +359,19 @@ class PromiseLedger:
             if promise.state is PromiseState.READY:
                 continue
             if promise.job is not None:
-                self._miss(promise, request, LookupOutcome.TIMEOUT.value)
+                self._claims.miss(promise, request, LookupOutcome.TIMEOUT.value)
             elif promise.wants_nbytes:
                 starved |= promise.claims[request.request_id].required
-                self._miss(promise, request, "bypassed", reason="promise_capacity")
+                self._claims.miss(promise, request, "bypassed", reason="promise_capacity")
             else:
-                self._miss(promise, request, _MISS)
+                self._claims.miss(promise, request, _MISS)
                 if promise.retry_at < request.deadline - self._limits.lookup_timeout_seconds / 2:
                     request.absent.discard(mm_hash)  # nobody has looked of late
         if (
             starved
         ):  # it can't go on with a part, and others may wait for just the room that it holds
             for mm_hash in list(request.claims):
-                self._unclaim(self._promises[mm_hash], request)
-
-    # --- claims, and the end of a promise -------------------------------------------------------------
-
-    @staticmethod
-    def _claim(promise: Promise, request: Request, item: Item) -> None:
-        promise.claims[request.request_id] = item
-        request.claims.add(item.mm_hash)
-
-    def _unclaim(self, promise: Promise, request: Request) -> None:
-        """Take back a claim, if there is one; a promise without claims ends."""
-        request.claims.discard(promise.mm_hash)
-        promise.claims.pop(request.request_id, None)
-        if not promise.claims:
-            self._end(promise)
-
-    def _miss(
-        self, promise: Promise, request: Request, counter: str, *, reason: str | None = None
-    ) -> None:
-        """Settle an input for this round of *request*: it will be computed."""
-        self._telemetry.count(counter, reason=reason)
-        request.missed.add(promise.mm_hash)
-        if counter not in _UNTOLD:
-            request.absent.add(promise.mm_hash)
-        self._unclaim(promise, request)
-
-    def _miss_all(self, promise: Promise, counter: str, *, reason: str | None = None) -> None:
-        for request_id in list(promise.claims):
-            self._miss(promise, self._requests[request_id], counter, reason=reason)
-
-    def _forget_claims(self, promise: Promise) -> None:
-        for request_id in promise.claims:
-            self._requests[request_id].claims.discard(promise.mm_hash)
-
-    def _end(self, promise: Promise) -> None:
-        """End a promise wherever it stands; one that was never in the ledger is left alone."""
-        self._forget_claims(promise)
-        self._promises.pop(promise.mm_hash, None)
-        copy = self._ready.pop(promise.mm_hash, None)
-        if copy is not None:
-            self._release(copy)
-        elif promise.job is not None:
-            promise.state = PromiseState.ABANDONED
-            self._lookups.abandon(promise.job)
-
-    def _release(self, copy: PromisedCopy) -> None:
-        """Let go of one use of *copy*; the last one gives it back."""
-        copy.users -= 1
-        if not copy.users:
-            self._lookups.dispose(copy)
+                self._claims.unclaim(self._promises[mm_hash], request)
 
 
 def _permission(item: Item) -> PermittedSave | None:

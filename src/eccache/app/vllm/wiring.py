@@ -29,7 +29,8 @@ from eccache.adapters.vllm.side_channel import ReportReceiver, ReportSender, out
 from eccache.adapters.vllm.weights_identity import weights_identity
 from eccache.adapters.vllm.weights_watch import ResetWatch
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
-from eccache.app.bootstrap import namespace_of, open_engine, open_store, waits_for_nobody
+from eccache.app.bootstrap import namespace_of, open_engine
+from eccache.app.bootstrap.stores import open_store, waits_for_nobody
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig, load_config
 from eccache.app.promises.assembly import PromiseParts, open_promises
