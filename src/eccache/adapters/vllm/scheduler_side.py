@@ -144,6 +144,8 @@ class SchedulerSide:
         asking = self._asking
         if asking is None or not self._role.loads:
             return False
+        if identifier not in self._resident and not self._lookup.is_promised(identifier):
+            return False  # as of nearly all: the weights are not asked about
         if not self._answered:  # later on, letting go would break a word
             self._is_stopped()
         resident = identifier in self._resident
