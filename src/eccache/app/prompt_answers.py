@@ -6,10 +6,9 @@ from typing import Protocol
 
 import attrs
 
-from eccache.app.verified_read import Reading
-from eccache.domain.entry_format import FrameError, open_verified
+from eccache.app.verified_read import Reading, verified
+from eccache.domain.entry_format import FrameError
 from eccache.domain.entry_ref import EntryRef
-from eccache.domain.outcomes import LookupOutcome
 
 
 class PromptStore(Protocol):
@@ -51,7 +50,6 @@ class PromptAnswers:
         if frame is None:
             return None
         try:
-            header = open_verified(frame, ref)
+            return verified(frame, ref)
         except FrameError:
             return None
-        return Reading(LookupOutcome.HIT, header, frame[header.block_nbytes :])

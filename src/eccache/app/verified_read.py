@@ -45,13 +45,22 @@ def read_verified(store: EntryStore, ref: EntryRef, *, deadline: float | None = 
     finally:
         lease.close()
     try:
-        header = open_verified(frame, ref)
+        return verified(frame, ref)
     except FrameError as error:
         if not error.fault.is_damage:
             return Reading(LookupOutcome.MISS)
         with contextlib.suppress(StoreFault):  # e.g. mounted read-only; it is corrupt all the same
             store.remove(ref, RemoveReason.QUARANTINED)
         return Reading(LookupOutcome.CORRUPT)
+
+
+def verified(frame: memoryview, ref: EntryRef) -> Reading:
+    """Return the hit that *frame* is, integrity first, then identity.
+
+    Raises:
+        FrameError: it is none.
+    """
+    header = open_verified(frame, ref)
     return Reading(LookupOutcome.HIT, header, frame[header.block_nbytes :])
 
 

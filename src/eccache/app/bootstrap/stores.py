@@ -59,7 +59,7 @@ def waits_for_nobody(store: EntryStore) -> bool:
     So it is on this machine's own file systems: a name is looked up in memory, or at worst on a disk without
     which the machine does not work either.
     """
-    local = store.local if isinstance(store, TieredStore) else store
+    local = _local_part(store)
     return isinstance(local, DisabledStore) or (
         isinstance(local, DiskStore) and answers_by_itself(local.root)
     )
@@ -67,11 +67,14 @@ def waits_for_nobody(store: EntryStore) -> bool:
 
 def prompt_answers(store: EntryStore) -> PromptAnswers:
     """Return what *store*, opened by `open_store`, tells on the caller's own thread."""
-    tiered = isinstance(store, TieredStore)
-    local = store.local if isinstance(store, TieredStore) else store
+    local = _local_part(store)
     if isinstance(local, DiskStore) and waits_for_nobody(local):
-        return PromptAnswers(local, alone=not tiered)
+        return PromptAnswers(local, alone=local is store)
     return PromptAnswers()
+
+
+def _local_part(store: EntryStore) -> EntryStore:
+    return store.local if isinstance(store, TieredStore) else store
 
 
 def _lmcache_tier(config: CacheConfig, clock: Clock, telemetry: Telemetry) -> RemoteTier | None:
