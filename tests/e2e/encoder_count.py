@@ -1,12 +1,11 @@
 """Counts the runs of the vision encoder inside vLLM's worker processes.
 
-Only the worker can tell whether an encoder output was computed or loaded. `write_plugin` makes a folder
+Only the worker can tell whether an encoder output was computed or loaded. `lay_out_plugin` makes a folder
 that, on `PYTHONPATH`, is to vLLM an installed plugin; vLLM calls it in every process of a server. The
 plugin wraps the vision tower's forward call, and each call appends one line to a file.
 """
 
 import json
-import shutil
 from pathlib import Path
 
 import attrs
@@ -28,20 +27,6 @@ class EncoderRun:
     pid: int
     rank: int
     grids: tuple[tuple[int, int, int], ...]
-
-
-def write_plugin(folder: Path) -> Path:
-    """Make *folder* look like an installed distribution with a vLLM plugin, and return it."""
-    metadata = folder / "encoder_count_plugin-0.dist-info"
-    metadata.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PLUGIN, folder)
-    (metadata / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: encoder-count-plugin\nVersion: 0\n"
-    )
-    (metadata / "entry_points.txt").write_text(
-        "[vllm.general_plugins]\nencoder_count = encoder_count_plugin:register\n"
-    )
-    return folder
 
 
 def read_runs(file: Path) -> list[EncoderRun]:

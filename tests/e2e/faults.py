@@ -4,10 +4,11 @@ A plugin of vLLM (`faults_plugin.py`) watches a folder: while the file `hold` is
 waits; what the file `damage` names happens to an entry's file after its promise and before its load.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from eccache.app.demo.plugin import lay_out_plugin
 
 PLUGIN = Path(__file__).parent / "faults_plugin.py"
 FOLDER_VARIABLE = "FAULTS_FOLDER"
@@ -23,16 +24,7 @@ class Faults:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.python_path = folder / "plugin"
-        metadata = self.python_path / "faults_plugin-0.dist-info"
-        metadata.mkdir(parents=True)
-        shutil.copy(PLUGIN, self.python_path)
-        (metadata / "METADATA").write_text(
-            "Metadata-Version: 2.1\nName: faults-plugin\nVersion: 0\n"
-        )
-        (metadata / "entry_points.txt").write_text(
-            "[vllm.general_plugins]\nfaults = faults_plugin:register\n"
-        )
+        self.python_path = lay_out_plugin(PLUGIN, folder / "plugin")
 
     @contextmanager
     def look_ups_held(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ import attrs
 
 from eccache.app.demo.client import Answer, ChatClient, Question
 from eccache.app.demo.metrics import Metrics
+from eccache.app.demo.plugin import lay_out_plugin
 from eccache.app.demo.server import SMALL_MODEL_ARGUMENTS, ServerSettings, VllmServer
 from tests.e2e import encoder_count
 from tests.e2e.encoder_count import EncoderRun
@@ -139,7 +140,7 @@ class ServerPool:
         self._model = model
         self._folder = folder
         self._capacity = capacity
-        self._plugin = encoder_count.write_plugin(folder / "plugin")
+        self._plugin = lay_out_plugin(encoder_count.PLUGIN, folder / "plugin")
         self._running: dict[ServerSpec, Served] = {}  # the most recently used last
         self._number = itertools.count()
 

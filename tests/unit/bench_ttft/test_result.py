@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from eccache.app.bench_ttft.encoder_time import PLUGIN, slowest_rank_seconds, write_plugin
+from eccache.app.bench_ttft.encoder_time import PLUGIN, slowest_rank_seconds
 from eccache.app.bench_ttft.plot import draw
 from eccache.app.bench_ttft.report import cells
 from eccache.app.bench_ttft.result import Measured, Sample, TtftResult
+from eccache.app.demo.plugin import lay_out_plugin
 
 
 def sample(
@@ -94,8 +95,8 @@ def test_the_plugin_is_found_as_an_installed_one(tmp_path: Path) -> None:
     """Its folder on PYTHONPATH is a distribution with an entry point."""
     import importlib.metadata
 
-    folder = write_plugin(tmp_path / "plugin")
-    write_plugin(folder)
+    folder = lay_out_plugin(PLUGIN, tmp_path / "plugin")
+    lay_out_plugin(PLUGIN, folder)
     (found,) = importlib.metadata.distributions(path=[str(folder)])
     assert [("vllm.general_plugins", f"{PLUGIN.stem}:register")] == [
         (point.group, point.value) for point in found.entry_points

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,20 +12,6 @@ ENVIRONMENT: Final = {"VLLM_SERVER_DEV_MODE": "1"}
 """Opens that interface; the server is on loopback and lives as long as the measurement."""
 PLUGIN: Final = Path(__file__).parent / "encoder_stats_plugin.py"
 _TIMEOUT_SECONDS: Final = 60.0
-
-
-def write_plugin(folder: Path) -> Path:
-    """Make *folder*, which goes on `PYTHONPATH`, look like an installed plugin of vLLM, and return it."""
-    metadata = folder / "eccache_encoder_stats-0.dist-info"
-    metadata.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PLUGIN, folder)
-    (metadata / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: eccache-encoder-stats\nVersion: 0\n"
-    )
-    (metadata / "entry_points.txt").write_text(
-        f"[vllm.general_plugins]\neccache_encoder_stats = {PLUGIN.stem}:register\n"
-    )
-    return folder
 
 
 def take_encoder_seconds(url: str) -> float | None:

@@ -14,6 +14,7 @@ from eccache.app.bench_ttft import encoder_time
 from eccache.app.bench_ttft.plan import Case, Connector, Plan, Series
 from eccache.app.bench_ttft.result import Measured, Sample, TtftResult
 from eccache.app.demo.client import ChatClient, Question
+from eccache.app.demo.plugin import lay_out_plugin
 from eccache.app.demo.server import Progress, ServerSettings, VllmServer
 
 SERVED_NAME: Final = "measured"
@@ -86,7 +87,7 @@ def _settings(
             *plan.arguments,
         ),
         environment=encoder_time.ENVIRONMENT,
-        python_path=(str(encoder_time.write_plugin(plan.folder / "plugin")),),
+        python_path=(str(lay_out_plugin(encoder_time.PLUGIN, plan.folder / "plugin")),),
         start_timeout_seconds=plan.start_timeout_seconds,
     )
 
