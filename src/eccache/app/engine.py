@@ -14,6 +14,7 @@ from typing import Generic, Self, TypeVar
 
 import attrs
 
+from eccache.app.beside import Beside
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.guard import guarded
 from eccache.app.prompt_answers import PromptAnswers
@@ -325,8 +326,9 @@ class ECCacheEngine(Generic[T]):
 
     def _store(self, ref: EntryRef, staged: Staged) -> PutOutcome:
         created = str(int(self._parts.clock.unix()))
-        frame = FreshFrame(ref, staged.spec, staged.pieces, {"created": created})
-        outcome = self._parts.store.put(ref, _WatchedFrame(frame, staged))
+        with Beside() as beside:
+            frame = FreshFrame(ref, staged.spec, staged.pieces, {"created": created}, beside.run)
+            outcome = self._parts.store.put(ref, _WatchedFrame(frame, staged))
         if outcome is PutOutcome.STORED:
             self._parts.telemetry.count("bytes_written", frame.nbytes)
             shown = ref.excerpt.encode("unicode_escape").decode("ascii")[:_DISPLAY_CHARACTERS]

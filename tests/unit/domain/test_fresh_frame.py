@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from eccache.domain.frame import PIECE_NBYTES, FreshFrame
+from eccache.domain.frame import MIN_NBYTES_BESIDE, PIECE_NBYTES, FreshFrame
 from eccache.domain.tensor_spec import TensorSpec
 from tests.unit.domain.frames import REF, whole
 
@@ -37,6 +37,31 @@ def test_parts_make_the_frame_of_the_whole(sizes: tuple[int, ...]) -> None:
     frame = FreshFrame(REF, SPEC, in_parts(PAYLOAD, *sizes), {})
     assert [expected] * 2 == [whole(frame), whole(frame)]
     assert {True} == {piece.nbytes <= PIECE_NBYTES for _, piece in frame.pieces()}
+
+
+LARGE = random.Random(1).randbytes(MIN_NBYTES_BESIDE + 3)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(), (MIN_NBYTES_BESIDE,), (3, MIN_NBYTES_BESIDE), (5, 6)], ids=str
+)
+def test_a_large_part_is_hashed_beside_its_writing(sizes: tuple[int, ...]) -> None:
+    """As late as can be, and still before the next part takes its place: the same frame."""
+    spec = TensorSpec("uint8", (len(LARGE),))
+    expected = whole(FreshFrame(REF, spec, memoryview(LARGE), {}))
+    begun: list[int] = []
+
+    def at_last(work: Callable[[], None]) -> Callable[[], None]:
+        begun.append(1)
+        return work
+
+    frame = FreshFrame(REF, spec, in_parts(LARGE, *sizes), {}, at_last)
+    pieces = [(offset, bytes(piece)) for offset, piece in frame.pieces()]
+    assert expected == b"".join(piece for _, piece in sorted(pieces))
+    assert len(begun) == sum(
+        size >= MIN_NBYTES_BESIDE for size in (*sizes, len(LARGE) - sum(sizes))
+    )
+    assert max(len(piece) for _, piece in pieces) <= PIECE_NBYTES
 
 
 @pytest.mark.parametrize(
