@@ -1,7 +1,7 @@
 """The one place where a fault becomes a miss.
 
 Used at the root of each thread and at the boundary with a host framework. Nowhere else is an
-unexpected exception caught.
+unexpected exception absorbed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,19 @@ def guarded(telemetry: Telemetry, where: str, function: Callable[[], R], otherwi
     try:
         return function()
     except Exception as error:  # noqa: BLE001 - the guard itself
-        telemetry.count("faults", reason=where)
-        telemetry.event(
-            Level.WARNING,
-            f"{where}.fault.absorbed",
-            error=type(error).__name__,
-            cause=str(error)[:500],
-        )
+        absorb(telemetry, where, error)
         return otherwise
+
+
+def absorb(telemetry: Telemetry, where: str, fault: Exception) -> None:
+    """Count and report *fault*, as `guarded` does.
+
+    For the few callers that are called so often that two calls more would be seen: they catch themselves.
+    """
+    telemetry.count("faults", reason=where)
+    telemetry.event(
+        Level.WARNING,
+        f"{where}.fault.absorbed",
+        error=type(fault).__name__,
+        cause=str(fault)[:500],
+    )

@@ -46,6 +46,7 @@ class LocalTelemetry:
         self._log = structlog.wrap_logger(self._logger, processors=[_render])
         self._lock = threading.RLock()  # a signal's handler may count in the middle of a count
         self._totals: Counter[str] = Counter()
+        self._counted = False  # since the last report
         self._taken: Counter[str] = Counter()
         self._observations: dict[str, deque[float]] = {}
         self._warned: dict[str, tuple[float, int]] = {}
@@ -54,6 +55,7 @@ class LocalTelemetry:
         """Add *amount* to a counter; with a reason also to `name:reason`'s own."""
         with self._lock:
             self._totals[name if reason is None else f"{name}:{reason}"] += amount
+            self._counted = self._counted or amount != 0
 
     def observe(self, name: str, value: float) -> None:
         """Record one observation, kept until `take_report`; the newest thousand of each name."""
@@ -98,15 +100,19 @@ class LocalTelemetry:
             return dict(self._totals)
 
     def take_report(self) -> WorkerReport | None:
-        """Return what was counted and observed since the last call, without acks; None if nothing."""
+        """Return what was counted and observed since the last call, without acks; None if nothing.
+
+        That is asked in every step, and nearly always for nothing.
+        """
+        if not self._counted and not self._observations:
+            return None
         with self._lock:
+            self._counted = False
             counters = {
                 name: total - self._taken[name]
                 for name, total in self._totals.items()
                 if total != self._taken[name]
             }
-            if not counters and not self._observations:
-                return None
             self._taken = Counter(self._totals)
             taken, self._observations = self._observations, {}
         observations = {name: list(values) for name, values in taken.items()}

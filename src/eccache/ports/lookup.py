@@ -119,10 +119,11 @@ class PromiseLookup(Protocol):
     """The scheduler's side. Called from one thread; nothing raises, nothing waits on a store."""
 
     def ensure(self, request_id: str, items: Sequence[Item]) -> bool:
-        """Start look-ups for what *items* of a request need; True once nothing is under way for it.
+        """Order look-ups for what *items* of a request need; True once nothing is under way for it.
 
-        Called every step until it answers True, for at the most a deadline; after that, when something
-        is needed anew: the request was preempted, or an input left the accelerator.
+        They begin at `take_step` at the latest. Called every step until it answers True, for at the most a
+        deadline; after that, when something is needed anew: the request was preempted, or an input left
+        the accelerator.
 
         Args:
             request_id: the request, until `finished`.
@@ -153,7 +154,7 @@ class PromiseLookup(Protocol):
         ...
 
     def take_step(self) -> StepPlan:
-        """Return what was allocated since the last call, and forget it."""
+        """Return what was allocated since the last call, and forget it; begin what was ordered."""
         ...
 
     def report(self, report: WorkerReport) -> None:

@@ -106,6 +106,7 @@ class AnsweredLookups:
         self.jobs: list[LookupJob] = []
         self.made: list[TrackedCopy] = []
         self.started = 0
+        self.begun = 0
         self.refuses = False
         self.closed = False
         self._found: dict[LookupJob, Finding] = {}
@@ -117,6 +118,10 @@ class AnsweredLookups:
         self.started += 1
         self.jobs.append(job)
         return True
+
+    def begin(self) -> None:
+        """Count the calls: a job is under way from `start` on."""
+        self.begun += 1
 
     def findings(self) -> Iterable[tuple[LookupJob, Finding]]:
         """Return what was answered since the last call."""

@@ -30,6 +30,15 @@ def test_a_hit_is_deferred_promised_loaded_and_closed() -> None:
     assert {"deferred": 1, "promised": 1, "hits": 1} == dict(ledger.telemetry.counters)
 
 
+def test_what_was_ordered_begins_with_the_end_of_the_step() -> None:
+    """Also where the step itself has nothing to do."""
+    ledger = Ledger()
+    assert not ledger.port.ensure("r", [A, B])
+    assert (2, 0) == (ledger.lookups.started, ledger.lookups.begun)
+    assert StepPlan() == ledger.port.take_step()
+    assert 1 == ledger.lookups.begun
+
+
 def test_a_miss_is_never_deferred() -> None:
     """Absent from the store: the request goes on in the same call, and is not looked up."""
     ledger = Ledger()

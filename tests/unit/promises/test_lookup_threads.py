@@ -63,6 +63,7 @@ class Running:
         """Start a look-up, which has to be accepted."""
         job = self.job()
         assert self.threads.start(job)
+        self.threads.begin()
         return job
 
     def job(self) -> LookupJob:
@@ -166,6 +167,7 @@ def test_a_fault_in_a_look_up_is_an_error_and_the_thread_goes_on(
     running = make()
     missing_gate = job_of(ref_of("a"))
     assert running.threads.start(missing_gate)
+    running.threads.begin()
     assert (missing_gate, LookupOutcome.ERROR) == running.found()
     assert 1 == running.telemetry.counters["faults:lookup"]
     job = running.start()
@@ -209,6 +211,33 @@ def test_a_queued_look_up_that_nobody_wants_is_never_carried_out(
         running.let_go(job)
     assert {first, third} == {running.found()[0] for _ in range(2)}
     assert 2 == len(running.gates.copies)
+
+
+def test_a_thread_that_waits_is_not_woken_before_the_scheduler_is_done(
+    make: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it would only wait for Python's lock, and the scheduler for it."""
+    running = make()
+    running.let_go(running.start())
+    running.found()
+    until(lambda: running.threads.idle or None)
+    woken: list[int] = []
+    condition = running.threads._wake  # noqa: SLF001
+    notify = condition.notify
+
+    def count(waiters: int = 1) -> None:
+        woken.append(waiters)
+        notify(waiters)
+
+    monkeypatch.setattr(condition, "notify", count)
+    jobs = [running.job(), running.job()]
+    assert [True, True] == [running.threads.start(job) for job in jobs]
+    assert [] == woken
+    running.threads.begin()
+    assert [2] == woken
+    for job in jobs:
+        running.let_go(job)
+    assert jobs == [running.found()[0] for _ in jobs]
 
 
 def test_a_thread_that_hangs_is_replaced(make: Callable[..., Running]) -> None:
@@ -372,6 +401,7 @@ def test_closing_forgets_what_is_no_copy(make: Callable[..., Running]) -> None:
     """A miss that nobody was told of needs nothing."""
     running = make()
     assert running.threads.start(job_of(ref_of("a")))
+    running.threads.begin()
     until(lambda: running.threads.undelivered or None)
     running.threads.close()
     assert () == running.threads.findings()

@@ -73,7 +73,11 @@ class Desk:
             for index, feature in enumerate(request.mm_features):
                 self.side.has_cache_item(feature.identifier)
                 self.side.update_state_after_alloc(request, index)
-        return self.side.build_connector_meta(SimpleNamespace(free_encoder_mm_hashes=[])).plan
+        return self.end_step().plan
+
+    def end_step(self) -> Any:
+        """What comes at the end of each step; weights are replaced between steps."""
+        return self.side.build_connector_meta(SimpleNamespace(free_encoder_mm_hashes=[]))
 
     def saves(self, request: Any) -> tuple[PermittedSave, ...]:
         """What may be saved of *request* in one step."""
@@ -296,7 +300,9 @@ def test_after_a_reset_nothing_is_stored_or_served() -> None:
     desk.lookup.stored = {A}
     promised = make_request("promised", picture())
     assert desk.side.ensure_cache_available(promised, 0)
+    desk.end_step()
     desk.intact = False
+    assert desk.side.ensure_cache_available(promised, 0), "it is settled"
     assert not desk.side.has_cache_item(A)
     for request in (promised, make_request("new", picture())):
         plan = desk.schedule(request)
@@ -325,6 +331,7 @@ def test_a_request_without_media_fails_after_a_reset() -> None:
     desk.lookup.stored = {A}
     request = make_request("bare", picture(GRID_ONLY))
     assert desk.side.ensure_cache_available(request, 0)
+    desk.end_step()
     desk.intact = False
     assert not desk.side.ensure_cache_available(request, 0)
     assert {"bare"} == desk.side.take_unavailable_requests()
@@ -338,4 +345,18 @@ def test_a_decoding_request_asks_nothing() -> None:
     asked = desk.asked_if_intact
     for computed in range(5, 50):
         assert desk.side.ensure_cache_available(request, computed)
+        desk.end_step()
     assert asked == desk.asked_if_intact
+
+
+def test_the_weights_are_asked_about_once_a_step() -> None:
+    """However many requests come at once: the answer changes between steps, and each costs a system call."""
+    desk = Desk()
+    desk.lookup.stored = {A}
+    for number in range(3):
+        requests = [make_request(f"{number} {name}", picture()) for name in range(5)]
+        for request in requests:
+            desk.side.ensure_cache_available(request, 0)
+            assert desk.side.has_cache_item(A)
+        desk.end_step()
+    assert 3 == desk.asked_if_intact

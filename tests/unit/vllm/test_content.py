@@ -17,13 +17,20 @@ import torch
 from hypothesis import given
 from vllm.multimodal.inputs import MultiModalBatchedField, MultiModalFieldElem, MultiModalKwargsItem
 
-from eccache.adapters.vllm.content import Contents, promise_content, promised_content
+from eccache.adapters.vllm.content import (
+    MIN_NBYTES_BESIDE,
+    Contents,
+    KnownContent,
+    promise_content,
+    promised_content,
+)
 from tests.unit.vllm.requests import Input, digest, make_request
 
 PIXELS = torch.arange(4 * 1176, dtype=torch.float32).reshape(4, 1176)
 GRID = torch.tensor([1, 2, 2])
 FIELDS: dict[str, Any] = {"pixel_values": PIXELS, "image_grid_thw": GRID}
 A = digest(1)
+LARGE = torch.ones(MIN_NBYTES_BESIDE // 4)
 
 
 @pytest.fixture
@@ -203,7 +210,7 @@ def test_data_that_is_gone_is_forgotten(contents: Contents) -> None:
 
 def test_a_digest_is_taken_beside_the_scheduler(contents: Contents) -> None:
     """Once begun it is there without anybody waiting for it."""
-    one = feature()
+    one = feature(pixels=[LARGE, LARGE.bfloat16()])
     content = contents.of(one)
     assert content is not None
     contents.start(content)
@@ -211,6 +218,25 @@ def test_a_digest_is_taken_beside_the_scheduler(contents: Contents) -> None:
     while not content._taken:  # type: ignore[attr-defined] # noqa: SLF001
         assert time.monotonic() < give_up_at
     assert digest_of(Contents("blake3"), one) == content.digest()
+
+
+def test_a_small_content_wakes_no_thread(contents: Contents) -> None:
+    """It is hashed sooner than Python's lock would have gone there and back."""
+    for one in (feature(), feature(pixels=LARGE[1:]), feature(pixels=LARGE.to_sparse())):
+        content = contents.of(one)
+        assert content is not None
+        contents.start(content)
+    contents.start(KnownContent("ab" * 32))
+    assert contents._thread is None  # noqa: SLF001
+
+
+def test_what_is_gone_has_no_bytes(contents: Contents) -> None:
+    """Nobody keeps the data of a request that ended before its digest was asked for."""
+    one = feature(pixels=LARGE)
+    content = contents.of(one)
+    one.data = None
+    contents.start(content)  # type: ignore[arg-type]
+    assert contents._thread is None  # noqa: SLF001
 
 
 def test_without_a_thread_a_digest_is_taken_by_whoever_needs_it(
@@ -221,7 +247,7 @@ def test_without_a_thread_a_digest_is_taken_by_whoever_needs_it(
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    one = feature(pixels=torch.ones(3))
+    one = feature(pixels=LARGE)
     content = contents.of(one)
     assert content is not None
     with monkeypatch.context() as patch:

@@ -101,6 +101,7 @@ def test_a_request_under_way_fails_after_a_reset(consumer: Callable[..., Engine]
     waiting = bare("waiting")
     side = engine.scheduler.ec_connector._scheduler  # noqa: SLF001
     assert side.ensure_cache_available(waiting, 0), "it lies on the accelerator"
+    side.build_connector_meta(SimpleNamespace(free_encoder_mm_hashes=[]))
     empty_the_accelerator(engine)
     engine.serve(waiting)
     assert RequestStatus.FINISHED_ERROR == waiting.status

@@ -4,8 +4,9 @@ An id is what somebody says of a content; pixels, frames and samples, as the pro
 content. The scheduler has them at hand (vLLM sends them to it, or restores them from its cache), unless
 they lie in shared memory that only workers read, or on a device, or were never sent.
 
-A digest is taken once for each processed input, on a thread beside the scheduler's, or by whoever needs
-it first. It is that of vLLM's own hasher: blake3, or what the operator chose in its place.
+A digest is taken once for each processed input by whoever needs it first: a look-up's thread, the
+scheduler's, or, where there is much to read, a thread beside that one. It is that of vLLM's own hasher:
+blake3, or what the operator chose in its place.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from eccache.adapters.vllm.features import values_of
 from eccache.ports.lookup import Content
 
 _HANDLE: Final = frozenset({"address", "monotonic_id", "signature"})
 """Fields of an input whose data only workers can read."""
+MIN_NBYTES_BESIDE: Final = 256 << 10
+"""Less is hashed sooner (0.1 ms) than a thread is woken, and than Python's lock has changed hands."""
 _PROMISED: Final = "content"
 """Field in which a producer tells a consumer, beside an input's sizes, what its content is."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}|[0-9a-f]{128}")
@@ -55,6 +59,15 @@ class DataContent:
         self._taken = False
         self._digest: str | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its digest reads; 0 once nobody else keeps them, or where that can't be told."""
+        data = self._data()
+        try:
+            return 0 if data is None else sum(map(_nbytes, values_of(data).values()))
+        except Exception:  # noqa: BLE001 - data of any kind; of a sparse tensor torch won't say
+            return 0
+
     def digest(self) -> str | None:
         """Take the digest, unless it was taken; None for data of a kind without bytes, or gone."""
         if not self._taken:
@@ -70,13 +83,19 @@ class DataContent:
         try:
             digest = self._new_hash()
             digest.update(self._modality.encode())
-            for name in sorted(data):
+            for name, value in sorted(values_of(data).items()):
                 digest.update(f"\0{name}\0".encode())
-                for piece in _pieces(data[name].data):
+                for piece in _pieces(value):
                     digest.update(piece)
         except Exception:  # noqa: BLE001 - data of any kind, under a step's plan that must go out
             return None
         return str(digest.hexdigest())
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(map(_nbytes, value))
+    return int(getattr(value, "nbytes", 0))
 
 
 def _pieces(value: Any) -> Iterator[Any]:
@@ -86,11 +105,9 @@ def _pieces(value: Any) -> Iterator[Any]:
         for part in value:
             yield from _pieces(part)
     elif hasattr(value, "data_ptr"):
-        import torch
-
         yield f"tensor {value.dtype} {tuple(value.shape)}:".encode()
         if value.numel():
-            yield value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
+            yield _bytes_of(value)
     elif hasattr(value, "__array_interface__"):
         import numpy as np
 
@@ -100,6 +117,19 @@ def _pieces(value: Any) -> Iterator[Any]:
         yield f"{type(value).__name__} {value!r}:".encode("utf-8", "surrogatepass")
     else:
         raise TypeError(type(value).__name__)
+
+
+def _bytes_of(tensor: Any) -> memoryview:
+    """Return the bytes of *tensor*, which has some: those it has if they lie in order, else a copy."""
+    import numpy as np
+
+    try:
+        array = tensor.numpy()
+    except (TypeError, RuntimeError):  # a type that numpy has not, or part of a graph
+        import torch
+
+        array = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 class Contents:
@@ -137,7 +167,9 @@ class Contents:
         return content
 
     def start(self, content: Content) -> None:
-        """Let the digest be taken beside this thread, which will need it soon."""
+        """Let the digest, if it takes a while, be taken beside this thread, which will need it soon."""
+        if not (isinstance(content, DataContent) and content.nbytes >= MIN_NBYTES_BESIDE):
+            return
         if self._thread is None:
             thread = threading.Thread(target=self._take, name="eccache-content", daemon=True)
             try:
@@ -178,9 +210,8 @@ def promise_content(described: dict[str, Any], content: Content | None) -> None:
 
 
 def _is_at_hand(data: Any) -> bool:
-    if not data or not data.keys() - _HANDLE:
-        return False
-    return all(_on_host(element.data) for element in data.values())
+    values = values_of(data) if data else {}
+    return not values.keys() <= _HANDLE and all(map(_on_host, values.values()))
 
 
 def _on_host(value: Any) -> bool:

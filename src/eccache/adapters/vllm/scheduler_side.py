@@ -87,8 +87,9 @@ class SchedulerSide:
         admission: which inputs may be shared, and as what.
         role: what this server does.
         telemetry: takes `bypassed` by reason; its counts, with those of the workers, become statistics.
-        weights_intact: whether the encoder still has the weights that it had at the start; asked before
-            each look-up and each promise.
+        weights_intact: whether the encoder still has the weights that it had at the start; asked once in
+            each step before anything is looked up or promised. vLLM replaces them between steps, on the
+            scheduler's thread.
         received_aside: reports that workers sent past vLLM, each once.
         was_emptied: whether the accelerator's outputs were thrown away, weights unchanged, since this was
             last asked; asked along with *weights_intact*.
@@ -112,6 +113,7 @@ class SchedulerSide:
         self._received_aside = received_aside
         self._was_emptied = was_emptied
         self._stopped = False
+        self._weights_asked = False
         self._tracked: dict[str, _Tracked] = {}
         self._by_item: dict[str, set[str]] = {}
         self._claimed: dict[str, Item] = {}
@@ -182,6 +184,7 @@ class SchedulerSide:
                 tracked.settled_from = tracked.looked_up_from = _UNSETTLED
         self._asking = None
         self._answered.clear()
+        self._weights_asked = False
         plan = self._lookup.take_step()
         return StepMetadata(plan) if plan.loads or plan.saves else NO_WORK
 
@@ -341,6 +344,9 @@ class SchedulerSide:
 
     def _is_stopped(self) -> bool:
         """Return whether nothing may be shared any more; find out, and let go of everything then."""
+        if self._weights_asked:
+            return self._stopped
+        self._weights_asked = True
         if not self._stopped and not self._weights_intact():
             self._stopped = True
             self._telemetry.event(

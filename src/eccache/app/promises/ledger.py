@@ -160,10 +160,10 @@ class PromiseLedger:
         # What was promised goes out, whatever else may fail: else the engine ends.
         guarded(self._telemetry, "ledger", functools.partial(self._catch_up, now), None)
         loads = self._loads.take_planned(now)
-        if not loads and not self._saves:
-            return _NOTHING
         saves, self._saves = self._saves, {}
-        return StepPlan(loads, tuple(filter(None, map(_permission, saves.values()))))
+        permissions = tuple(filter(None, map(_permission, saves.values())))
+        self._lookups.begin()
+        return StepPlan(loads, permissions) if loads or permissions else _NOTHING
 
     def report(self, report: WorkerReport) -> None:
         """Take in what the workers did; a copy that every rank has acknowledged is closed."""

@@ -53,7 +53,11 @@ class Lookups(Protocol):
     """Carries look-ups out. Called from the ledger's thread; nothing here waits or raises."""
 
     def start(self, job: LookupJob) -> bool:
-        """Begin *job*; False if it can't be, now."""
+        """Take *job* on, to begin it at `begin` at the latest; False if it can't be, now."""
+        ...
+
+    def begin(self) -> None:
+        """Begin what was taken on."""
         ...
 
     def findings(self) -> Iterable[tuple[LookupJob, Finding]]:

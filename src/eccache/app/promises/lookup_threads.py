@@ -95,17 +95,29 @@ class LookupThreads:
         return len(self._findings)
 
     def start(self, job: LookupJob) -> bool:
-        """Queue *job*; False after `close`, or if no thread is left that could take it."""
+        """Queue *job*; False after `close`, or if no thread is left that could take it.
+
+        Threads that wait are not woken: see `begin`.
+        """
         with self._wake:
             if self._closed:
                 return False
             self._replace_hung()
             self._queue.append(job)
             if self._staffed():
-                self._wake.notify()
                 return True
             self._queue.pop()
             return False
+
+    def begin(self) -> None:
+        """Wake threads for what is queued.
+
+        Once the scheduler has made its step and waits for the model, and not while it works: each of its
+        system calls would hand Python's lock to a thread, and each thread would wait for it for 5 ms.
+        """
+        if self._queue:
+            with self._wake:
+                self._wake.notify(len(self._queue))
 
     def findings(self) -> Iterable[tuple[LookupJob, Finding]]:
         """Return what was found since the last call. Without a lock where there is nothing."""
