@@ -1,6 +1,8 @@
 """One server with the cache, restarted once: right answers, no encoder run that could be avoided."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from eccache.app.demo.client import Medium, Question
 from tests.e2e.entry_files import entry_files
 from tests.e2e.servers import Connector, Served, ServerPool, ServerSpec
 from tests.e2e.waiting import eventually
+from tests.unit.docs.code_on_pages import write_files
 
 LONG_TEXT = "Look closely, please, and think before you say anything at all. " * 12
 
@@ -97,6 +100,25 @@ def test_a_new_input_leaves_its_signals(
     assert {int(nbytes) for nbytes, _ in stored} == {file.stat().st_size - 4096 for file in made}
     assert all(re.search(r"@1@0@[0-9a-f]{1,16}@bfloat16\.safetensors$", file.name) for file in made)
     assert warm.metrics().total("vllm:eccache_stored_total") >= 1
+
+
+def test_the_first_page_asks_as_it_says(
+    warm: Served, new_picture: Callable[[], Medium], tmp_path: Path
+) -> None:
+    """What a newcomer pastes asks about a picture, and the picture's encoder output is stored."""
+    write_files("start.md", tmp_path)
+    (tmp_path / "picture.png").write_bytes(new_picture().data)
+    runs = len(warm.encoder_runs())
+    asked = subprocess.run(
+        [sys.executable, "ask.py", warm.server.url, "picture.png"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == asked.returncode, asked.stderr
+    assert asked.stdout.strip()
+    assert runs + 1 == len(warm.encoder_runs())
 
 
 def test_a_client_id_is_neither_stored_nor_served(

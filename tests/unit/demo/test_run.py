@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ RESULT = DemoResult(
     answers=("a", "b"),
     entries=3,
     bytes_stored=1_118_456,
+    model=Path("/somewhere/model"),
     store=Path("/somewhere/store"),
     logs=Path("/somewhere/logs"),
     seconds=80.0,
@@ -96,7 +98,8 @@ def test_the_report_shows_the_figures_and_a_command_that_can_be_pasted() -> None
     for shown in ("2.00 s", "0.20 s", "10%", "identical", "1,118,456", "/somewhere/store"):
         assert shown in text
     words = shlex.split(next(line for line in text.splitlines() if "api_server" in line))
-    assert ["PYTHONPATH=/a b", "python"] == [words[0], words[1].rstrip("0123456789.")]
+    assert ["env", "HF_HUB_OFFLINE=1", "PYTHONPATH=/a b", sys.executable] == words[:4]
+    assert "/somewhere/model" == words[words.index("--model") + 1]
     config = json.loads(words[words.index("--ec-transfer-config") + 1])
     assert "eccache.app.vllm" == config["ec_connector_module_path"]
-    assert {"local_disk": "/var/cache/ec"} == config["ec_connector_extra_config"]
+    assert {"local_disk": "/somewhere/store"} == config["ec_connector_extra_config"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eccache.app.demo.result import DemoResult
+from eccache.app.demo.server import SMALL_MODEL_ARGUMENTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,16 +26,22 @@ def transfer_config(store: str | Path) -> dict[str, Any]:
     }
 
 
-def own_model_command(environment: Mapping[str, str]) -> str:
-    """The shell command that serves a model of the reader's with the cache.
+def serve_command(result: DemoResult, environment: Mapping[str, str]) -> str:
+    """The shell command that serves the demo's model from the demo's store.
 
     Args:
+        result: of the demo.
         environment: variables without which vLLM does not start here.
     """
-    server = f"{Path(sys.executable).name} -m vllm.entrypoints.openai.api_server --model YOUR_MODEL"
-    config = json.dumps(transfer_config("/var/cache/ec"))
-    needed = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if value]
-    return " ".join([*needed, server, f"--ec-transfer-config '{config}'"])
+    settings = {"HF_HUB_OFFLINE": "1", **environment}
+    return shlex.join(
+        [
+            *("env", *(f"{name}={value}" for name, value in settings.items() if value)),
+            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+            *("--model", str(result.model), *SMALL_MODEL_ARGUMENTS),
+            *("--ec-transfer-config", json.dumps(transfer_config(result.store))),
+        ]
+    )
 
 
 def print_report(console: Console, result: DemoResult, environment: Mapping[str, str]) -> None:
@@ -67,7 +74,11 @@ def print_report(console: Console, result: DemoResult, environment: Mapping[str,
     console.print(f"server logs       {result.logs}", soft_wrap=True)
     console.print(f"whole demo        {result.seconds:.0f} s")
     console.print()
-    console.print("The same with your own model (any folder that the server may write to):")
+    console.print(
+        "Serve this model yourself, from this store, at http://localhost:8000. With a model of your own "
+        "leave out --enforce-eager, --max-model-len and --kv-cache-memory-bytes; then vLLM takes most of "
+        "the memory (without an accelerator: give it VLLM_CPU_KVCACHE_SPACE, in GiB)."
+    )
     console.print()
-    console.print(own_model_command(environment), soft_wrap=True, markup=False, highlight=False)
+    console.print(serve_command(result, environment), soft_wrap=True, markup=False, highlight=False)
     console.print()

@@ -23,6 +23,7 @@ class DemoResult:
         answers: The restarted server's answers, video first.
         entries: Files in the store.
         bytes_stored: Their size.
+        model: Folder of the model.
         store: Folder of the store.
         logs: Folder of the server's logs.
         seconds: The whole demo.
@@ -37,6 +38,7 @@ class DemoResult:
     answers: tuple[str, str]
     entries: int
     bytes_stored: int
+    model: Path
     store: Path
     logs: Path
     seconds: float

@@ -117,6 +117,7 @@ def run_demo(directory: Path, progress: Progress, *, size: ModelSize = DEMO) -> 
         answers=(warm.video.text, warm.photo.text),
         entries=len(entries),
         bytes_stored=sum(entry.stat().st_size for entry in entries),
+        model=model.directory,
         store=store,
         logs=logs,
         seconds=time.monotonic() - begin,
