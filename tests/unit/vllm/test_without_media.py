@@ -68,6 +68,18 @@ def empty_the_accelerator(engine: Engine) -> None:
     engine.runners[0].encoder_cache.clear()
 
 
+def asked_in_a_step(side: Any, request: Request) -> bool:
+    """Whether nothing is under way for *request*; the step has room for no other."""
+    answer: bool = side.ensure_cache_available(request, 0)
+    end_step(side)
+    return answer
+
+
+def end_step(side: Any) -> None:
+    """What the scheduler does last in each step."""
+    side.build_connector_meta(SimpleNamespace(free_encoder_mm_hashes=[]))
+
+
 def test_an_output_evicted_in_the_very_step_needs_no_encoder(
     consumer: Callable[..., Engine],
 ) -> None:
@@ -77,7 +89,7 @@ def test_an_output_evicted_in_the_very_step_needs_no_encoder(
     engine.serve(bare("b", B))
     late = engine.add(bare("c", C))
     side = engine.scheduler.ec_connector._scheduler  # noqa: SLF001
-    until(lambda: side.ensure_cache_available(late, 0) or None)
+    until(lambda: asked_in_a_step(side, late) or None)
     again = engine.add(bare("a again", A))
     engine.run()
     assert [SERVED] * 2 == [late.status, again.status]
@@ -101,7 +113,7 @@ def test_a_request_under_way_fails_after_a_reset(consumer: Callable[..., Engine]
     waiting = bare("waiting")
     side = engine.scheduler.ec_connector._scheduler  # noqa: SLF001
     assert side.ensure_cache_available(waiting, 0), "it lies on the accelerator"
-    side.build_connector_meta(SimpleNamespace(free_encoder_mm_hashes=[]))
+    end_step(side)
     empty_the_accelerator(engine)
     engine.serve(waiting)
     assert RequestStatus.FINISHED_ERROR == waiting.status
@@ -141,10 +153,10 @@ def test_a_copy_too_old_is_made_again(consumer: Callable[..., Engine]) -> None:
     engine = consumer({"promise_ttl_seconds": 0.001})
     side = engine.scheduler.ec_connector._scheduler  # noqa: SLF001
     waiting = engine.add(bare("waiting"))
-    until(lambda: side.ensure_cache_available(waiting, 0) or None)
+    until(lambda: asked_in_a_step(side, waiting) or None)
 
     def is_given_up() -> bool | None:
-        side.build_connector_meta(SimpleNamespace(free_encoder_mm_hashes=[]))
+        end_step(side)
         return None if side._lookup.is_promised(A) else True  # noqa: SLF001
 
     until(is_given_up)
