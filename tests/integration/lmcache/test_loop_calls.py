@@ -133,6 +133,8 @@ def test_a_loop_that_is_gone_is_a_fault() -> None:
             "redis://h:1?socket_timeout=1&socket_connect_timeout=2",
             "redis://h:1?socket_timeout=1&socket_connect_timeout=2",
         ),
+        ("unix:///run/r.sock", "unix:///run/r.sock?socket_timeout=5&socket_connect_timeout=5"),
+        ("redis://#x", "redis://?socket_timeout=5&socket_connect_timeout=5#x"),
         ("fs://h:0/x", "fs://h:0/x"),
         ("s3://bucket", "s3://bucket"),
     ],

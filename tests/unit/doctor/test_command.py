@@ -171,6 +171,31 @@ def test_a_root_that_may_not_be_read_is_a_finding(
     assert "can't be read" in result.stdout
 
 
+def test_the_remote_tier_is_asked_where_there_is_one_and_may_be(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not without LMCache, which another finding says; and not where nothing may be tried out."""
+    asked: list[object] = []
+
+    def answer(config: CacheConfig) -> str:
+        asked.append(config.lmcache["remote_url"])
+        return "RemoteBackend"
+
+    monkeypatch.setattr(gather, "try_out_tier", answer)
+    monkeypatch.setattr("eccache.app.doctor.machine._version", lambda name: "9.0" if name else None)
+    invoke("--path", tmp_path)
+    monkeypatch.setenv("LMCACHE_REMOTE_URL", "redis://cache:6379")
+    invoke("--path", tmp_path, "--no-self-test")
+    assert [] == asked
+    assert "redis://cache:6379 answers" in invoke("--path", tmp_path).stdout
+    assert ["redis://cache:6379"] == asked
+    monkeypatch.setattr("eccache.app.doctor.machine._version", lambda _name: None)
+    result = invoke("--path", tmp_path, "--strict")
+    assert 1 == result.exit_code
+    assert "LMCache is configured and not installed" in result.stdout
+    assert ["redis://cache:6379"] == asked
+
+
 def test_a_configuration_that_cannot_be_used_is_a_finding(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

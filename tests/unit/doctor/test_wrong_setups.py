@@ -79,6 +79,16 @@ def switched_off(root: Path) -> Subject:
     return subject(root)
 
 
+def with_remote(root: Path, url: str, fault: Exception | None = None) -> Subject:
+    """A remote tier that answers with *fault*; none: it may not be asked."""
+
+    def refuse() -> str:
+        assert fault is not None
+        raise fault
+
+    return subject(root, {"remote_url": url}, try_tier=None if fault is None else refuse)
+
+
 def refused_self_test() -> None:
     """A self-test that fails with a remedy."""
     raise StoreFault("put failed: No space left on device", remedy="free space")
@@ -371,6 +381,47 @@ SETUPS = {
         "entry could not be stored, read and removed put failed: No space left on device.",
         "free space.",
     ),
+    "a remote URL without its separator": SetUp(
+        lambda root: with_remote(root, "redis//cache:6379"),
+        "remote tier",
+        ERROR,
+        "remote_url is no URL it has no ://",
+        "for instance redis://cache:6379",
+    ),
+    "a remote URL of a scheme that nobody knows": SetUp(
+        lambda root: with_remote(
+            root, "rediss3://me:pw@x", StoreFault("No adapter found for URL: rediss3://me:pw@x")
+        ),
+        "remote tier",
+        ERROR,
+        "rediss3://***@x has a scheme that LMCache does not know No adapter found for URL: rediss3://***@x.",
+        "write a scheme that it knows",
+    ),
+    "a remote tier where nobody listens": SetUp(
+        lambda root: with_remote(
+            root, "redis://:pw@cache:6379", StoreFault("Error 111 connecting to cache:6379.")
+        ),
+        "remote tier",
+        WARNING,
+        "redis://***@cache:6379 does not answer Error 111 connecting to cache:6379; every look-up",
+        "whether host, port and password are right",
+    ),
+    "a remote tier that LMCache can't open": SetUp(
+        lambda root: with_remote(
+            root, "redis://cache", ConfigError("no module caio.", remedy="pip install caio")
+        ),
+        "remote tier",
+        ERROR,
+        "redis://cache can't be opened no module caio.",
+        "pip install caio",
+    ),
+    "a remote URL that can't be read": SetUp(
+        lambda root: with_remote(root, "redis://[::1", ValueError("Invalid IPv6 URL")),
+        "remote tier",
+        WARNING,
+        "ValueError: Invalid IPv6 URL",
+        "whether host, port and password are right",
+    ),
     "another revision": SetUp(
         lambda root: with_stored(root, revision="old"),
         "namespace",
@@ -428,6 +479,19 @@ def test_an_unknown_key_that_is_near_a_setting_is_told(tmp_path: Path) -> None:
     assert ("configuration", WARNING) == (finding.check, finding.severity)
     assert "LMCACHE_LOCAL_DSK" in finding.cause
     assert "write local_disk" in finding.remedy
+
+
+def test_a_remote_tier_that_answers_is_told_and_one_that_is_switched_off_is_not_asked(
+    tmp_path: Path,
+) -> None:
+    """Its URL without the password, and what it consists of; nothing where no server would ask it."""
+    settings: dict[str, object] = {"remote_url": "redis://me:pw@cache:6379"}
+    found = examine(subject(tmp_path, settings, try_tier=lambda: "RemoteBackend"))
+    (finding,) = (finding for finding in found if finding.check == "remote tier")
+    assert "redis://***@cache:6379 answers (RemoteBackend)" == finding.summary
+    assert Severity.OK is finding.severity
+    off = subject(tmp_path, settings | {"enabled": False}, try_tier=lambda: "RemoteBackend")
+    assert "remote tier" not in {finding.check for finding in examine(off)}
 
 
 def test_a_missing_root_is_no_fault_where_it_can_be_made(tmp_path: Path) -> None:

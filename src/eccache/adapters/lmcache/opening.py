@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit
 
 import attrs
 
@@ -155,7 +155,9 @@ def with_timeouts(url: str, timeout_seconds: float) -> str:
     query = "&".join(
         filter(None, [parts.query, *(f"{name}={timeout_seconds:g}" for name in missing)])
     )
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, parts.fragment))
+    # urlunsplit would leave out the slashes of a URL without a host, as that of a socket.
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}{fragment}"
 
 
 def _never_wait_for_memory(storage: StorageManager) -> None:

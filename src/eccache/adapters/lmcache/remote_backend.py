@@ -40,6 +40,7 @@ class RemoteBackendCalls:
         self.name = name
         self._backend = backend
         self._calls = calls
+        self._reason = ""
 
     def contains(self, key: CacheEngineKey, timeout_seconds: float) -> bool:
         """Return whether there is something under *key*.
@@ -109,5 +110,27 @@ class RemoteBackendCalls:
         if self._backend.connection is None:
             self._backend.init_connection()  # at the most every 10 seconds, by itself
         if self._backend.connection is None:
-            raise StoreFault(f"LMCache's {self.name} is not connected")
+            self._reason = self._reason or self._why_not()
+        if self._backend.connection is None:
+            raise StoreFault(f"LMCache's {self.name} is not connected: {self._reason}")
         return self._backend.connection
+
+    def _why_not(self) -> str:
+        """Connect once more for the reason, which LMCache tells its log alone; here it is told once."""
+        from lmcache.v1.storage_backend.connector import CreateConnector
+
+        backend = self._backend
+        plugin: Any = getattr(backend, "plugin_name", None)
+        named = {} if plugin is None else {"plugin_name": plugin}
+        try:
+            backend.connection = CreateConnector(
+                backend.remote_url,
+                backend.loop,
+                backend.local_cpu_backend,
+                backend.config,
+                backend.metadata,
+                **named,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
+            return f"{type(error).__name__}: {error}"
+        return "it is now"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,6 +22,9 @@ from eccache.domain.namespace import Namespace
 from eccache.ports.clock import Clock
 from eccache.ports.storage import EntryStore
 from eccache.ports.telemetry import Level, Telemetry
+
+if TYPE_CHECKING:
+    from eccache.adapters.lmcache import LMCacheSettings
 
 
 def open_store(
@@ -78,23 +82,30 @@ def _local_part(store: EntryStore) -> EntryStore:
 
 
 def _lmcache_tier(config: CacheConfig, clock: Clock, telemetry: Telemetry) -> RemoteTier | None:
-    from eccache.adapters.lmcache import LMCacheSettings, names_a_place, open_lmcache_store
+    from eccache.adapters.lmcache import names_a_place, open_lmcache_store
 
     if not names_a_place(config.lmcache):
         return None
-    settings = LMCacheSettings(
-        model="eccache",  # for LMCache's labels; entries carry their own model's name
-        keys=config.lmcache,
-        pool_size=config.lmcache_pool_size,
-        timeout_seconds=config.store_timeout_seconds,
-        close_timeout_seconds=config.close_timeout_seconds,
-    )
+    settings = lmcache_settings(config)
     return RemoteTier(
         "lmcache",
         functools.partial(open_lmcache_store, settings, clock),
         timeout_seconds=config.store_timeout_seconds,
         clock=clock,
         telemetry=telemetry,
+    )
+
+
+def lmcache_settings(config: CacheConfig) -> LMCacheSettings:
+    """Return what the tier of LMCache is opened with."""
+    from eccache.adapters.lmcache import LMCacheSettings
+
+    return LMCacheSettings(
+        model="eccache",  # for LMCache's labels; entries carry their own model's name
+        keys=config.lmcache,
+        pool_size=config.lmcache_pool_size,
+        timeout_seconds=config.store_timeout_seconds,
+        close_timeout_seconds=config.close_timeout_seconds,
     )
 
 

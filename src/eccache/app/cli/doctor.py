@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     help="Say in what two namespaces differ. Each is a fingerprint, or its start, or a namespace.json.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
-@click.option("--no-self-test", is_flag=True, help="Write nothing, not even for a moment.")
+@click.option(
+    "--no-self-test",
+    is_flag=True,
+    help="Write nothing, not even for a moment, and ask no remote tier.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -52,7 +56,8 @@ def command(
         eccache doctor -- MODEL --ec-transfer-config '{...}'
 
     Without them configuration, directory and machine are checked, but no server's arguments. A model
-    must be at hand as for a start. Nothing is changed: the self-test removes the entry that it stores.
+    must be at hand as for a start. Nothing is changed: the self-test removes the entry that it stores, and
+    the remote tier is asked for an entry that is not there.
 
     Exits with 1 when an error was found, or with --diff a difference; with 3 when it could not look.
     """

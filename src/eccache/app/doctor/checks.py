@@ -10,6 +10,7 @@ from eccache.app.doctor.file_system import check_file_system, check_self_test
 from eccache.app.doctor.finding import Finding
 from eccache.app.doctor.memory import check_memory
 from eccache.app.doctor.namespaces import check_namespace
+from eccache.app.doctor.remote_tier import check_remote_tier
 from eccache.app.doctor.root import check_root
 from eccache.app.doctor.server import check_server
 from eccache.app.doctor.space import check_space
@@ -28,6 +29,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_space,
     check_memory,
     check_self_test,
+    check_remote_tier,
     check_namespace,
 )
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eccache.app.bootstrap import inspect_vllm, namespace_of
 from eccache.app.bootstrap.stores import operator_root
+from eccache.app.bootstrap.tier_trial import has_remote_tier, try_out_tier
 from eccache.app.bootstrap.upkeep import (
     memory_available_nbytes,
     stored_namespaces,
@@ -35,15 +36,16 @@ def gather(
     Args:
         arguments: of `vllm serve`; none: no server is looked at.
         settings: values by name that go before every other source.
-        self_test: whether an existing root may be tried out.
+        self_test: whether an existing root and the remote tier may be tried out.
     """
     server, server_error = _server(arguments)
     extra_config = written_extra_config(arguments) if server is None else server.extra_config
     loaded, config_error, dropped = loaded_or_error(extra_config, settings)
     config = None if loaded is None else loaded.config
     root = None if config is None or not config.enabled else operator_root(config)
+    machine = Machine.here(memory_available_nbytes())
     return Subject(
-        machine=Machine.here(memory_available_nbytes()),
+        machine=machine,
         loaded=loaded,
         config_error=config_error,
         dropped=dropped,
@@ -54,6 +56,7 @@ def gather(
         stored=() if root is None else stored_namespaces(root),
         stored_nbytes=0 if root is None or config is None else stored_nbytes(root, config),
         self_test=_self_test(root, config) if self_test else None,
+        try_tier=_tier_trial(machine, config) if self_test else None,
     )
 
 
@@ -89,3 +92,10 @@ def _self_test(root: str | None, config: CacheConfig | None) -> Callable[[], Non
     if root is None or config is None or not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         return None
     return functools.partial(try_out_root, root, config)
+
+
+def _tier_trial(machine: Machine, config: CacheConfig | None) -> Callable[[], str] | None:
+    """Return the trial of the remote tier; None where there is none, or the check of versions says why."""
+    if config is None or "lmcache" not in machine.versions or not has_remote_tier(config):
+        return None
+    return functools.partial(try_out_tier, config)

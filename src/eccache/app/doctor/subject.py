@@ -47,6 +47,8 @@ class Subject:
         stored: every namespace that the root has entries of.
         stored_nbytes: bytes that the root holds already.
         self_test: stores, reads and removes a small entry in the root, or says why that failed.
+        try_tier: asks the remote tier and returns the names of its parts, or says why that failed; None where
+            there is none, or it may not be asked.
     """
 
     machine: Machine
@@ -60,6 +62,7 @@ class Subject:
     stored: tuple[Namespace, ...] = ()
     stored_nbytes: int = 0
     self_test: Callable[[], None] | None = None
+    try_tier: Callable[[], str] | None = None
 
     @property
     def config(self) -> CacheConfig | None:

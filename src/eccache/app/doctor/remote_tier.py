@@ -1,0 +1,64 @@
+"""Does the remote tier answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eccache.app.config.redaction import for_people
+from eccache.app.doctor.finding import Finding, error, ok, warning
+from eccache.app.doctor.subject import Subject
+from eccache.domain.errors import ConfigError, StoreFault
+
+CHECK = "remote tier"
+_URL: Final = "remote_url"
+_EXAMPLE: Final = "redis://cache:6379"
+_UNKNOWN_SCHEME: Final = "No adapter found"
+
+
+def check_remote_tier(subject: Subject) -> Iterator[Finding]:
+    """Report a URL that is none, and a tier that does not answer."""
+    config = subject.config
+    if config is None or not config.enabled:
+        return
+    url = config.lmcache.get(_URL)
+    if isinstance(url, str) and url and "://" not in url:
+        yield error(
+            CHECK,
+            "remote_url is no URL",
+            "it has no :// between scheme and host, so that LMCache connects to nothing.",
+            f"write scheme, host and port, for instance {_EXAMPLE}",
+        )
+        return
+    if subject.try_tier is None:
+        return
+    shown = for_people(_URL, url) if url else "LMCache"
+    try:
+        parts = subject.try_tier()
+    except ConfigError as wrong:
+        yield error(CHECK, f"{shown} can't be opened", wrong.cause, wrong.remedy)
+    except Exception as failed:  # noqa: BLE001 - whatever it is, it is the finding
+        cause = (
+            failed.cause if isinstance(failed, StoreFault) else f"{type(failed).__name__}: {failed}"
+        )
+        yield _fault_of(shown, for_people("cause", cause).rstrip("."))
+    else:
+        yield ok(CHECK, f"{shown} answers ({parts})")
+
+
+def _fault_of(shown: str, cause: str) -> Finding:
+    if _UNKNOWN_SCHEME in cause:
+        return error(
+            CHECK,
+            f"{shown} has a scheme that LMCache does not know",
+            f"{cause}.",
+            f"write a scheme that it knows, for instance {_EXAMPLE}; it says which in its documentation of "
+            "storage back ends.",
+        )
+    return warning(
+        CHECK,
+        f"{shown} does not answer",
+        f"{cause}; every look-up there is a miss, and what is stored stays on this host.",
+        "look whether it runs, whether host, port and password are right, and whether this host may connect "
+        "to it (firewall, network policy).",
+    )
