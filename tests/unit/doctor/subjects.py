@@ -27,6 +27,7 @@ def machine(**changes: Any) -> Machine:  # noqa: ANN401 - any field
         "available_memory_nbytes": 64 * GIB,
         "space": lambda _path: Space(900 * GIB, 1000 * GIB),
         "free_inodes": lambda _path: 10_000_000,
+        "is_read_only": lambda _path: False,
     }
     return Machine(**(sound | changes))
 

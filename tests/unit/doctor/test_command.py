@@ -148,6 +148,42 @@ def test_where_vllm_cannot_be_asked_the_written_settings_are_examined(
     assert {} == gather.written_extra_config(["org/vlm", "--ec-transfer-config", no_map])
 
 
+@pytest.mark.parametrize("prefix", ["ec", "kv"])
+def test_the_option_of_the_kv_cache_is_told_from_the_right_one(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    """vLLM, whose words would not help, is not asked; the directory that was meant is looked at."""
+    monkeypatch.setattr(gather, "inspect_vllm", lambda _arguments: pytest.fail("vLLM was asked"))
+    transfer = json.dumps(
+        {
+            f"{prefix}_connector": "ECCacheConnector",
+            f"{prefix}_connector_extra_config": {"local_disk": str(tmp_path)},
+        }
+    )
+    for written in (
+        ["--kv-transfer-config", transfer],
+        [f"--kv_transfer_config={transfer}"],
+    ):
+        result = invoke("--json", "--", "org/vlm", *written)
+        assert 1 == result.exit_code, result.output
+        found = json.loads(result.stdout)
+        (finding,) = (f for f in found["findings"] if f["severity"] == "error")
+        assert "the cache's connector is given to the wrong option" == finding["summary"]
+        assert str(tmp_path) == found["root"]
+    dotted = ["org/vlm", "--kv-transfer-config.kv_connector", "ECCacheConnector"]
+    assert gather.is_given_to_the_kv_cache(dotted)
+
+
+def test_a_connector_of_the_kv_cache_is_nobodys_slip() -> None:
+    """It may stand beside the encoder cache's, and its settings are its own."""
+    others = json.dumps(
+        {"kv_connector": "LMCacheConnectorV1", "kv_connector_extra_config": {"a": 1}}
+    )
+    arguments = ["org/vlm", "--kv-transfer-config", others]
+    assert not gather.is_given_to_the_kv_cache(arguments)
+    assert {} == gather.written_extra_config(arguments)
+
+
 def test_the_self_tests_warnings_are_findings_alone(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

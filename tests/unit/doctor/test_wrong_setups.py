@@ -206,6 +206,13 @@ SETUPS = {
         "ec_role",
         '"ec_role": "ec_both"',
     ),
+    "the option of the other cache": SetUp(
+        lambda root: subject(root, server=None, namespace=None, wrong_option=True),
+        "server",
+        ERROR,
+        "--kv-transfer-config is for connectors of vLLM's KV cache",
+        "write --ec-transfer-config '{",
+    ),
     "a misspelt setting": SetUp(
         lambda root: subject_with_settings(local_dsk=str(root)),
         "configuration",
@@ -313,6 +320,77 @@ SETUPS = {
         WARNING,
         "only 512.0 MiB of memory",
         "raise the container's memory limit",
+    ),
+    "promised copies smaller than an output": SetUp(
+        lambda root: subject(root, {"max_promised_size": 0.00001}),
+        "memory",
+        WARNING,
+        "only 10.5 KiB for promised copies an encoder output takes 0.1 to 150 MB: larger ones are never",
+        "raise max_promised_size; it is in GiB.",
+    ),
+    "promised copies that follow a small memory": SetUp(
+        lambda root: subject(root, {"max_local_cpu_size": 0.01}),
+        "memory",
+        WARNING,
+        "only 10.2 MiB for promised copies",
+        "raise max_promised_size or max_local_cpu_size, which it follows; it is in GiB.",
+    ),
+    "a write queue smaller than an output": SetUp(
+        lambda root: subject(root, {"write_queue_size": 0.00001}),
+        "memory",
+        WARNING,
+        "only 10.5 KiB for puts under way an encoder output takes 0.1 to 150 MB: larger ones are never",
+        "raise write_queue_size; it is in GiB.",
+    ),
+    "a pool smaller than an output": SetUp(
+        lambda root: subject(root, {"remote_url": "redis://x", "lmcache_pool_size": 0.01}),
+        "memory",
+        WARNING,
+        "only 10.2 MiB for LMCache's pool",
+        "raise lmcache_pool_size",
+    ),
+    "memory smaller than an output": SetUp(
+        lambda _root: subject(
+            None,
+            {"max_local_cpu_size": 0.01, "max_promised_size": 1},
+            machine=machine(mounts=(Mount("/dev/shm", "tmpfs", read_only=False),)),  # noqa: S108
+        ),
+        "memory",
+        WARNING,
+        "only 10.2 MiB for entries in memory",
+        "raise max_local_cpu_size",
+    ),
+    "the kernel's own file system": SetUp(
+        lambda _root: subject(
+            Path("/proc/eccache/ec"),
+            machine=machine(
+                mounts=(Mount("/proc", "proc", read_only=False),), space=lambda _path: Space(0, 0)
+            ),
+            self_test=failing_self_test,
+        ),
+        "root",
+        ERROR,
+        "/proc/eccache/ec is no place for files /proc is a proc file system",
+        "set local_disk to a directory on a disk",
+    ),
+    "a missing root on a read-only file system": SetUp(
+        lambda root: subject(
+            root / "not" / "there",
+            machine=machine(
+                mounts=(Mount("/", "ext4", read_only=True),), is_read_only=lambda _path: True
+            ),
+        ),
+        "root",
+        ERROR,
+        "is on a file system that is mounted read only",
+        "mount it writable, mount a writable volume at",
+    ),
+    "a file system that is read only below its mount": SetUp(
+        lambda root: subject(root, machine=machine(is_read_only=lambda _path: True)),
+        "file system",
+        WARNING,
+        "mounted read only",
+        "mount it writable",
     ),
     "in the container's layer": SetUp(
         lambda root: subject(

@@ -142,7 +142,9 @@ def test_a_vllm_whose_options_are_elsewhere_is_said(monkeypatch: pytest.MonkeyPa
     ("failure", "remedy"),
     [
         (ImportError("No module named 'vllm'"), "run this in the server's environment"),
-        (RuntimeError("operator torchvision::nms does not exist"), "mend this environment"),
+        (RuntimeError("operator torchvision::nms does not exist"), "Without an accelerator"),
+        (ImportError("libtorchaudio.so: undefined symbol"), "builds for the torch"),
+        (RuntimeError("CUDA driver error"), "mend this environment"),
     ],
 )
 def test_a_vllm_that_cannot_be_imported_is_said(

@@ -38,12 +38,15 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
         from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase
     except ImportError as missing:
         msg = f"vLLM can't be imported here: {missing}."
-        raise ConfigError(msg, remedy="run this in the server's environment.") from missing
+        raise ConfigError(
+            msg, remedy=_remedy_of(missing) or "run this in the server's environment."
+        ) from missing
     except Exception as broken:  # of whatever it loads, down to a library for another torch
         msg = f"vLLM can't be imported here: {_first_line(broken)}."
         raise ConfigError(
             msg,
-            remedy="mend this environment, or run this in the server's: a server does not start here either.",
+            remedy=_remedy_of(broken)
+            or "mend this environment, or run this in the server's: a server does not start here either.",
         ) from broken
     config = _vllm_config(arguments)
     try:
@@ -69,6 +72,19 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
         unknown=identity.unknown,
         replaces_weights=foreseen_replacement(config),
         sleeps=bool(model.enable_sleep_mode),
+    )
+
+
+_TORCHS_COMPANIONS = re.compile("torchvision|torchaudio|torchcodec")
+
+
+def _remedy_of(broken: Exception) -> str:
+    """Return what to do about an import that failed, where that is known."""
+    if not _TORCHS_COMPANIONS.search(str(broken)):
+        return ""
+    return (
+        "install torchvision, torchaudio and torchcodec in builds for the torch that is installed "
+        'here; where there is no accelerator, as docs/start.md says under "Without an accelerator".'
     )
 
 

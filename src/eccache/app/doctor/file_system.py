@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from eccache.app.doctor.finding import Finding, error, ok, warning
-from eccache.app.doctor.space import existing_part
+from eccache.app.doctor.space import existing_part, kernels_own
 from eccache.app.doctor.subject import Subject
 from eccache.domain.errors import ECCacheError
 
@@ -21,9 +21,11 @@ def check_file_system(subject: Subject) -> Iterator[Finding]:
     """Report a layer of a container, a network file system, an old kernel, a read-only mount."""
     if subject.root is None or subject.config is None:
         return
-    mount = subject.machine.mount_of(existing_part(subject.root))
-    if mount is not None:
-        if mount.read_only:
+    place = existing_part(subject.root)
+    mount = subject.machine.mount_of(place)
+    if mount is not None and kernels_own(subject) is None:
+        read_only = mount.read_only or subject.machine.is_read_only(place)
+        if read_only and place == subject.root:  # of a missing one the check of the root says it
             yield warning(
                 CHECK,
                 f"{mount.point} is mounted read only",
@@ -45,7 +47,7 @@ def check_file_system(subject: Subject) -> Iterator[Finding]:
                 "writes of killed processes are collected only after an hour.",
                 "use a disk of the host, or lower probe_timeout_seconds and store_timeout_seconds.",
             )
-        elif not mount.read_only:
+        elif not read_only:
             yield ok(CHECK, f"{mount.kind} at {mount.point}")
     if subject.machine.system == "Linux" and subject.machine.kernel < _POPULATE:
         yield warning(
@@ -59,7 +61,7 @@ def check_file_system(subject: Subject) -> Iterator[Finding]:
 
 def check_self_test(subject: Subject) -> Iterator[Finding]:
     """Store a small entry in the root, read it back verified, and remove it."""
-    if subject.self_test is None:
+    if subject.self_test is None or kernels_own(subject) is not None:
         return
     try:
         subject.self_test()

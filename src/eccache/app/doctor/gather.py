@@ -20,12 +20,15 @@ from eccache.app.bootstrap.upkeep import (
 )
 from eccache.app.config import CacheConfig
 from eccache.app.doctor.machine import Machine
+from eccache.app.doctor.server import CONNECTOR, MODULE
 from eccache.app.doctor.subject import Subject, loaded_or_error
 from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
 from eccache.ports.inspection import ServerFacts
 
 _TRANSFER: Final = "--ec-transfer-config"
+_WRONG_TRANSFER: Final = "--kv-transfer-config"
+_OWN_WORDS: Final = (CONNECTOR, MODULE)
 
 
 def gather(
@@ -38,7 +41,9 @@ def gather(
         settings: values by name that go before every other source.
         self_test: whether an existing root and the remote tier may be tried out.
     """
-    server, server_error = _server(arguments)
+    wrong_option = is_given_to_the_kv_cache(arguments)
+    # vLLM's words for that slip are about the constructor of a class.
+    server, server_error = (None, None) if wrong_option else _server(arguments)
     extra_config = written_extra_config(arguments) if server is None else server.extra_config
     loaded, config_error, dropped = loaded_or_error(extra_config, settings)
     config = None if loaded is None else loaded.config
@@ -52,6 +57,7 @@ def gather(
         root=root,
         server=server,
         server_error=server_error,
+        wrong_option=wrong_option,
         namespace=_namespace(server, config),
         stored=() if root is None else stored_namespaces(root),
         stored_nbytes=0 if root is None or config is None else stored_nbytes(root, config),
@@ -69,16 +75,36 @@ def _server(arguments: Sequence[str]) -> tuple[ServerFacts | None, ConfigError |
         return None, refused
 
 
+def is_given_to_the_kv_cache(arguments: Sequence[str]) -> bool:
+    """Return whether *arguments* name the cache's connector in the option of KV caches."""
+    written = _written(arguments)
+    return any(
+        name.startswith(_WRONG_TRANSFER) and any(word in value for word in _OWN_WORDS)
+        for name, value in written.items()
+    )
+
+
 def written_extra_config(arguments: Sequence[str]) -> Mapping[str, Any]:
     """Return the cache's settings as *arguments* have them, for where vLLM can't be asked; none if unsure."""
+    by_name = _written(arguments)
+    options = [_TRANSFER]
+    if is_given_to_the_kv_cache(arguments):  # else the option has another connector's settings
+        options.append(_WRONG_TRANSFER)
+    for option, prefix in itertools.product(options, ("ec", "kv")):
+        try:
+            extra_config = json.loads(by_name[option])[f"{prefix}_connector_extra_config"]
+        except (KeyError, TypeError, ValueError):
+            continue
+        if isinstance(extra_config, dict):
+            return extra_config
+    return {}
+
+
+def _written(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the value of each option as it is written."""
     joined = dict(word.split("=", 1) for word in arguments if word.startswith("--") and "=" in word)
     written = dict(itertools.pairwise(arguments)) | joined
-    by_name = {name.replace("_", "-"): value for name, value in written.items()}
-    try:
-        extra_config = json.loads(by_name[_TRANSFER])["ec_connector_extra_config"]
-    except (KeyError, TypeError, ValueError):
-        return {}
-    return extra_config if isinstance(extra_config, dict) else {}
+    return {name.replace("_", "-"): value for name, value in written.items()}
 
 
 def _namespace(server: ServerFacts | None, config: CacheConfig | None) -> Namespace | None:

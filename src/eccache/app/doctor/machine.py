@@ -45,6 +45,13 @@ def _free_inodes(path: str) -> int | None:
     return volume.f_favail if volume.f_files else None
 
 
+def _is_read_only(path: str) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
 @attrs.frozen(kw_only=True)
 class Machine:
     """What there is to build on. A value, so that a test can be any machine.
@@ -59,6 +66,7 @@ class Machine:
         user: effective user id.
         space: returns the room where a path is; raises OSError.
         free_inodes: returns how many files may still be made; None where there is no limit.
+        is_read_only: whether a path is on a file system that is mounted read only.
     """
 
     system: str = "Linux"
@@ -70,6 +78,7 @@ class Machine:
     user: int = attrs.field(factory=os.geteuid)
     space: Callable[[str], Space] = _space
     free_inodes: Callable[[str], int | None] = _free_inodes
+    is_read_only: Callable[[str], bool] = _is_read_only
 
     @classmethod
     def here(cls, available_memory_nbytes: int | None) -> Machine:

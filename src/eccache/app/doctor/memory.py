@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eccache.app.amounts import shown_bytes
+from eccache.app.config import CacheConfig
+from eccache.app.config.cache_config import GIB
 from eccache.app.doctor.finding import Finding, error, ok, warning
-from eccache.app.doctor.space import existing_part
+from eccache.app.doctor.space import SIZES, SMALL_NBYTES, existing_part
 from eccache.app.doctor.subject import Subject
 
 CHECK = "memory"
@@ -24,9 +26,10 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
         return
     if config.local_disk is None and subject.root is not None:
         yield from _check_shared_memory(subject, subject.root, config.max_local_cpu_nbytes)
+    yield from _small_limits(config)
     available_nbytes = subject.machine.available_memory_nbytes
     promised_nbytes = config.max_promised_nbytes
-    if available_nbytes is None:
+    if available_nbytes is None or promised_nbytes < SMALL_NBYTES:
         return
     if promised_nbytes > available_nbytes:
         yield warning(
@@ -42,6 +45,31 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
             f"{shown_bytes(available_nbytes)} available; promised copies take at most "
             f"{shown_bytes(promised_nbytes)}",
         )
+
+
+def _small_limits(config: CacheConfig) -> Iterator[Finding]:
+    """Report memory that is smaller than an encoder output may be: such outputs never pass through it."""
+    promised = "max_promised_size"
+    if config.max_promised_size is None:
+        promised += " or max_local_cpu_size, which it follows"
+    limits = [
+        (config.write_queue_nbytes, "puts under way", "stored", "write_queue_size"),
+        (config.max_promised_nbytes, "promised copies", "served to vLLM", promised),
+    ]
+    if config.lmcache.get("remote_url"):
+        pool_nbytes = int(config.lmcache_pool_size * GIB)
+        limits.append((pool_nbytes, "LMCache's pool", "stored remotely", "lmcache_pool_size"))
+    if config.local_disk is None:
+        cap_nbytes = config.max_local_cpu_nbytes
+        limits.append((cap_nbytes, "entries in memory", "stored", "max_local_cpu_size"))
+    for nbytes, what, done, name in limits:
+        if nbytes < SMALL_NBYTES:
+            yield warning(
+                CHECK,
+                f"only {shown_bytes(nbytes)} for {what}",
+                f"{SIZES}: larger ones are never {done}.",
+                f"raise {name}; it is in GiB.",
+            )
 
 
 def _check_shared_memory(subject: Subject, root: str, cap_nbytes: int) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eccache.app.doctor.finding import Finding, error, ok, warning
-from eccache.app.doctor.space import existing_part
+from eccache.app.doctor.space import existing_part, kernels_own
 from eccache.app.doctor.subject import Subject
 from eccache.domain.namespace import FORMAT_VERSION
 
@@ -20,10 +20,19 @@ def check_root(subject: Subject) -> Iterator[Finding]:
     if subject.root is None or subject.config is None:
         return
     path = Path(subject.root)
+    kernels = kernels_own(subject)
+    if kernels is not None:
+        yield error(
+            CHECK,
+            f"{path} is no place for files",
+            f"{kernels.point} is a {kernels.kind} file system, which shows the kernel and keeps nothing.",
+            "set local_disk to a directory on a disk.",
+        )
+        return
     try:
         status = path.stat()
     except FileNotFoundError:
-        yield from _missing(path)
+        yield from _missing(subject, path)
         return
     except NotADirectoryError:
         yield error(
@@ -52,7 +61,7 @@ def check_root(subject: Subject) -> Iterator[Finding]:
     yield from _permissions(subject, path, status)
 
 
-def _missing(path: Path) -> Iterator[Finding]:
+def _missing(subject: Subject, path: Path) -> Iterator[Finding]:
     if path.is_symlink():
         yield error(
             CHECK,
@@ -62,6 +71,15 @@ def _missing(path: Path) -> Iterator[Finding]:
         )
         return
     above = existing_part(str(path))
+    if subject.machine.is_read_only(above):
+        yield error(
+            CHECK,
+            f"{path} is not there and can't be made",
+            f"{above} is on a file system that is mounted read only.",
+            f"mount it writable, mount a writable volume at {path}, or set local_disk to a directory "
+            "on another file system.",
+        )
+        return
     if os.access(above, os.W_OK | os.X_OK):
         yield ok(CHECK, f"{path} is not there yet; the first server makes it")
         return
@@ -110,13 +128,14 @@ def _permissions(subject: Subject, path: Path, status: os.stat_result) -> Iterat
             f"its mode is {stat.S_IMODE(status.st_mode):04o}.",
             f"chmod u+rwx {path}",
         )
+    elif subject.machine.is_read_only(str(path)):
+        yield ok(CHECK, f"{path} can be read")  # the check of the file system says the rest
     elif not os.access(path, os.W_OK):
         yield warning(
             CHECK,
             f"{path} can't be written to",
             "entries that are there are served; nothing is stored, nothing evicted.",
-            "nothing, where it is meant to be read only; else mount it writable and give this user "
-            "write permission.",
+            "nothing, where it is meant to be read only; else give this user write permission.",
         )
     else:
         yield ok(CHECK, f"{path} is this user's, mode {stat.S_IMODE(status.st_mode):04o}")

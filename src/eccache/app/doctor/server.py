@@ -21,6 +21,14 @@ _EXAMPLE: Final = (
 
 def check_server(subject: Subject) -> Iterator[Finding]:
     """Report arguments under which the cache is not loaded, refuses to start, or can never hit."""
+    if subject.wrong_option:
+        yield error(
+            CHECK,
+            "the cache's connector is given to the wrong option",
+            f"--kv-transfer-config is for connectors of vLLM's KV cache; {CONNECTOR} is one of its encoder "
+            "cache.",
+            f"write {_EXAMPLE}",
+        )
     if subject.server_error is not None:
         wrong = subject.server_error
         of_transfer = "argument --ec-transfer-config" in wrong.cause

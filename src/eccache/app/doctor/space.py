@@ -5,15 +5,43 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from eccache.app.amounts import shown_bytes
 from eccache.app.config.loading import DEFAULT
 from eccache.app.doctor.finding import Finding, error, ok, warning
+from eccache.app.doctor.machine import Mount
 from eccache.app.doctor.subject import Subject
 
 CHECK = "space"
 _FEW_FILES = 10_000
-_SMALL_NBYTES = 64 << 20
+SMALL_NBYTES: Final = 64 << 20
+"""Less than this is less than an encoder output may take."""
+SIZES: Final = "an encoder output takes 0.1 to 150 MB"
+_NO_FILES: Final = frozenset(
+    {
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "efivarfs",
+        "fusectl",
+        "hugetlbfs",
+        "mqueue",
+        "nsfs",
+        "proc",
+        "pstore",
+        "rpc_pipefs",
+        "securityfs",
+        "selinuxfs",
+        "sysfs",
+        "tracefs",
+    }
+)
+"""File systems that show the kernel, and keep nothing."""
 
 
 def existing_part(path: str) -> str:
@@ -23,10 +51,20 @@ def existing_part(path: str) -> str:
     return str(next(place for place in (here, *here.parents) if os.path.exists(place)))  # noqa: PTH110
 
 
+def kernels_own(subject: Subject) -> Mount | None:
+    """Return the file system of the root if it is one that shows the kernel and takes no files."""
+    if subject.root is None:
+        return None
+    mount = subject.machine.mount_of(existing_part(subject.root))
+    return mount if mount is not None and mount.kind in _NO_FILES else None
+
+
 def check_space(subject: Subject) -> Iterator[Finding]:
     """Report a cap that the file system can't hold beside the floor of free space, and few inodes."""
     config = subject.config
     if config is None or subject.root is None or config.local_disk is None:
+        return
+    if kernels_own(subject) is not None:
         return
     place = existing_part(subject.root)
     try:
@@ -51,7 +89,7 @@ def check_space(subject: Subject) -> Iterator[Finding]:
             f"are left free (min_free_space_ratio {config.min_free_space_ratio}).",
             "free space, name another directory, or lower min_free_space_ratio.",
         )
-    elif min(usable_nbytes, cap_nbytes) < _SMALL_NBYTES:
+    elif min(usable_nbytes, cap_nbytes) < SMALL_NBYTES:
         yield _too_small(place, usable_nbytes, cap_nbytes)
     elif usable_nbytes < cap_nbytes and _is_default(subject):
         yield ok(
@@ -88,8 +126,7 @@ def _too_small(place: str, usable_nbytes: int, cap_nbytes: int) -> Finding:
     return warning(
         CHECK,
         f"only {shown_bytes(min(usable_nbytes, cap_nbytes))} can be stored",
-        f"{why}, and an encoder output takes 0.1 to 150 MB: larger ones are never stored, others soon "
-        "evicted.",
+        f"{why}, and {SIZES}: larger ones are never stored, others soon evicted.",
         "raise max_local_disk_size; it is in GiB."
         if by_cap
         else "free space, or name another directory.",

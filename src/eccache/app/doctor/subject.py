@@ -43,6 +43,7 @@ class Subject:
         root: directory of the entries; None where there is none.
         server: what the server would do; None where no server was described.
         server_error: why that can't be told.
+        wrong_option: the cache's connector was given to the option of KV caches.
         namespace: what the server's entries are stored under.
         stored: every namespace that the root has entries of.
         stored_nbytes: bytes that the root holds already.
@@ -58,6 +59,7 @@ class Subject:
     root: str | None = None
     server: ServerFacts | None = None
     server_error: ConfigError | None = None
+    wrong_option: bool = False
     namespace: Namespace | None = None
     stored: tuple[Namespace, ...] = ()
     stored_nbytes: int = 0
