@@ -6,6 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
+import click
 import pytest
 
 from eccache.app.cli.failure import failures_explained
@@ -203,10 +204,29 @@ def test_purge_asks_about_quarantine_too(filled: Filled, invoke: Invoke) -> None
     assert bad.exists()
 
 
+def test_whoever_stops_the_question_is_told_so(
+    invoke: Invoke, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control-C at the question is an interruption, and no wrong command line."""
+
+    def stop(*_: object, **__: object) -> bool:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise click.Abort from None  # as click does
+
+    monkeypatch.setattr(click, "confirm", stop)
+    result = invoke("purge", "--path", filled.root, "--all")
+    assert 130 == result.exit_code
+    assert "interrupted" in result.stderr
+
+
 def test_purge_without_an_answer_removes_nothing(filled: Filled, invoke: Invoke) -> None:
     """A script that forgot --yes and has no input is stopped, not obeyed."""
     result = invoke("purge", "--path", filled.root, "--all", said="")
-    assert 130 == result.exit_code
+    assert 2 == result.exit_code
+    assert "asks before it removes anything" in result.stderr
+    assert "--yes" in result.stderr
     assert 4 == len(entries(filled.root))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final
@@ -15,6 +18,8 @@ EXIT_FOUND: Final = 1
 EXIT_FAILED: Final = 3
 """The command could not be carried out."""
 EXIT_INTERRUPTED: Final = 130
+EXIT_CLOSED_PIPE: Final = 141
+"""Nobody reads the output any more: what a shell says of a tool that SIGPIPE ended."""
 
 
 class Failure(click.ClickException):
@@ -50,6 +55,8 @@ def failures_explained() -> Iterator[None]:
     except ECCacheError as error:
         raise Failure(error.cause, error.remedy) from error
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            sys.exit(EXIT_CLOSED_PIPE)
         where = f" ({error.filename})" if error.filename else ""
         raise Failure(
             f"{error.strerror or error}{where}",
@@ -57,3 +64,23 @@ def failures_explained() -> Iterator[None]:
         ) from error
     except (KeyboardInterrupt, click.Abort) as stopped:
         raise Interrupted from stopped
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output or error is a pipe without a reader; what is left to write goes nowhere then.
+
+    Else the interpreter would try once more when it ends, and say so.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            descriptor = stream.fileno()
+        except (OSError, ValueError):  # no file, where somebody replaced it
+            continue
+        asked = select.poll()
+        asked.register(descriptor, 0)
+        if any(state & (select.POLLERR | select.POLLHUP) for _, state in asked.poll(0)):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+            return True
+    return False

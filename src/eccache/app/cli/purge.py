@@ -130,7 +130,16 @@ def _is_wanted(amount: Amount) -> bool:
     if amount.count == 0:
         click.echo("nothing to remove matches", err=True)
         return False
-    if not click.confirm(f"Remove {_shown(amount)}?", err=True):
+    try:
+        wanted = click.confirm(f"Remove {_shown(amount)}?", err=True)
+    except click.Abort as unanswered:
+        if not isinstance(unanswered.__context__, EOFError):
+            raise
+        click.echo(err=True)  # the question's line is not ended
+        raise click.UsageError(
+            "purge asks before it removes anything, and there is nobody to answer: add --yes."
+        ) from unanswered
+    if not wanted:
         raise Failure("nothing was removed")
     return True
 
