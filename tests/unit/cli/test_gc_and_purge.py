@@ -209,11 +209,15 @@ def test_whoever_stops_the_question_is_told_so(
 ) -> None:
     """Control-C at the question is an interruption, and no wrong command line."""
 
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
     def stop(*_: object, **__: object) -> bool:
         try:
-            raise KeyboardInterrupt
+            interrupt()
         except KeyboardInterrupt:
             raise click.Abort from None  # as click does
+        return True
 
     monkeypatch.setattr(click, "confirm", stop)
     result = invoke("purge", "--path", filled.root, "--all")
@@ -286,3 +290,20 @@ def test_an_interrupted_command_says_so() -> None:
     with pytest.raises(Exception, match="interrupted") as stopped, failures_explained():
         raise KeyboardInterrupt
     assert 130 == getattr(stopped.value, "exit_code", None)
+
+
+@pytest.mark.parametrize(
+    "command", [["stat"], ["ls"], ["verify"], ["gc"], ["purge", "--all", "--yes"]]
+)
+def test_a_store_that_is_switched_off_is_told_from_none(
+    filled: Filled, invoke: Invoke, command: list[str]
+) -> None:
+    """An operator put a file in the directory's place: that is said, and how to switch it on."""
+    version = filled.root / "v1"
+    version.rename(filled.root / "off")
+    version.touch()
+    result = invoke(*command, "--path", filled.root)
+    assert 3 == result.exit_code
+    assert f"the cache is switched off: {version} is a file" in result.stderr
+    assert f"rm {version}" in result.stderr
+    assert 4 == len(list((filled.root / "off").rglob("*.safetensors")))

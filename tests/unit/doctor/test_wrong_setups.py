@@ -76,7 +76,7 @@ def linked_to_nowhere(root: Path) -> Subject:
 def switched_off(root: Path) -> Subject:
     """A root as an operator leaves it who switches the cache off at run time."""
     (root / "v1").touch()
-    return subject(root)
+    return subject(root, self_test=failing_self_test)
 
 
 def with_remote(root: Path, url: str, fault: Exception | None = None) -> Subject:

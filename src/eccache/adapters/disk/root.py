@@ -12,6 +12,7 @@ from eccache.adapters.disk.directories import Directories
 from eccache.adapters.disk.layout import NOT_THERE, Layout, parent
 from eccache.adapters.disk.notices import Notices
 from eccache.adapters.disk.policy import DiskPolicy
+from eccache.adapters.disk.switch import is_switched_off, switched_off_cause, switched_off_remedy
 from eccache.domain.errors import ConfigError
 from eccache.ports.file_operations import FileOperations
 
@@ -34,7 +35,7 @@ def open_root(
     what only an operator can mend stops the start.
 
     Raises:
-        ConfigError: the root is no directory, can't be made, or belongs to someone else.
+        ConfigError: the root is no directory, can't be made, belongs to someone else, or is switched off.
     """
     try:
         _make_parents(files, parent(layout.root))
@@ -46,6 +47,11 @@ def open_root(
                 remedy="name a directory that this user may create or write to",
             ) from error
         notices.warn("store.root.not_writable", cause=str(error.strerror))
+    if is_switched_off(files, layout):
+        raise ConfigError(
+            switched_off_cause(layout),
+            remedy=f"{switched_off_remedy(layout)}; to start without the cache, set enabled to false",
+        )
     for path in (layout.root, layout.version):
         _check(path, files, policy, notices)
 

@@ -24,6 +24,7 @@ from eccache.adapters.disk.namespace_file import NAME, namespace_text
 from eccache.adapters.disk.parts import DiskParts
 from eccache.adapters.disk.policy import DiskPolicy
 from eccache.adapters.disk.root import open_root
+from eccache.adapters.disk.switch import is_switched_off, switched_off_cause, switched_off_remedy
 from eccache.adapters.disk.upkeep.walk import remove_empty_directories
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.errors import StoreFault
@@ -147,6 +148,10 @@ class DiskStore:
             try:
                 return self._put(ref, frame)
             except OSError as error:
+                if is_switched_off(self._files, self._layout):
+                    raise StoreFault(
+                        switched_off_cause(self._layout), remedy=switched_off_remedy(self._layout)
+                    ) from error
                 raise store_fault("put", error) from error
 
     def remove(self, ref: EntryRef, reason: RemoveReason) -> bool:

@@ -65,16 +65,23 @@ def load_config(
     Args:
         extra_config: vLLM's `ec_connector_extra_config`.
         environ: stands for the environment of the process, which is the default.
-        report: takes what was dropped from the sources that LMCache reads too.
+        report: takes what was dropped from the sources that LMCache reads too, and that the cache is off.
         arguments: values by field name.
 
     Raises:
         ConfigError: a value can't be used, or one of eccache's own sources has an unknown key; names
             every such field, its source, and what to write instead.
     """
-    return load_config_with_sources(
-        extra_config, environ=environ, report=report, **arguments
-    ).config
+    loaded = load_config_with_sources(extra_config, environ=environ, report=report, **arguments)
+    if not loaded.config.enabled:
+        report(
+            "config.cache.switched_off",
+            warning=True,
+            source=loaded.sources["enabled"],
+            effect="nothing is stored, every get misses",
+            remedy="set enabled to true, or remove it",
+        )
+    return loaded.config
 
 
 def load_config_with_sources(

@@ -61,6 +61,11 @@ def check_root(subject: Subject) -> Iterator[Finding]:
     yield from _permissions(subject, path, status)
 
 
+def is_switched_off(subject: Subject) -> bool:
+    """Return whether a file stands where the store's own directory would."""
+    return subject.root is not None and (Path(subject.root) / f"v{FORMAT_VERSION}").is_file()
+
+
 def _missing(subject: Subject, path: Path) -> Iterator[Finding]:
     if path.is_symlink():
         yield error(
@@ -104,7 +109,7 @@ def _permissions(subject: Subject, path: Path, status: os.stat_result) -> Iterat
             "several users are meant to share it through a group.",
         )
         return
-    if (path / f"v{FORMAT_VERSION}").is_file():
+    if is_switched_off(subject):
         yield error(
             CHECK,
             f"{path} is switched off",

@@ -14,6 +14,7 @@ from eccache.adapters.disk.faults import store_fault
 from eccache.adapters.disk.layout import SHARDS, physical_nbytes, scan_if_there
 from eccache.adapters.disk.namespace_file import described_namespaces
 from eccache.adapters.disk.parts import DiskParts
+from eccache.adapters.disk.switch import is_switched_off, switched_off_cause, switched_off_remedy
 from eccache.adapters.disk.upkeep.listing import described_entry, listed_entry
 from eccache.adapters.disk.upkeep.verification import EntryReader, GoneError
 from eccache.adapters.disk.upkeep.walk import (
@@ -54,7 +55,7 @@ class DiskMaintenance:
             a default that no server may have.
 
     Raises:
-        ConfigError: there is no store at the root.
+        ConfigError: there is no store at the root, or it is switched off.
     """
 
     def __init__(self, parts: DiskParts, *, keeps_cap: bool) -> None:
@@ -63,6 +64,11 @@ class DiskMaintenance:
         self._layout = parts.layout
         self._keeps_cap = keeps_cap
         root = self._layout.root
+        if is_switched_off(self._files, self._layout):
+            raise ConfigError(
+                f"{switched_off_cause(self._layout)}.",
+                remedy=f"{switched_off_remedy(self._layout)}.",
+            )
         try:
             versions = format_versions(self._files, root)
         except OSError as error:
