@@ -105,6 +105,13 @@ def with_stored(root: Path, **ingredients: str) -> Subject:
     return subject(root, stored=(Namespace.from_ingredients(INGREDIENTS | ingredients),))
 
 
+def with_weights(root: Path, weights: str) -> Subject:
+    """A root that has entries of a server with equal *weights* under a name that is not alike."""
+    own = INGREDIENTS | {"weights": weights}
+    stored = (Namespace.from_ingredients(own | {"model": "/mnt/checkpoint-7"}),)
+    return subject(root, namespace=Namespace.from_ingredients(own), stored=stored)
+
+
 SETUPS = {
     "no connector": SetUp(
         lambda root: subject(root, server=server(connector=None, module=None, role=None)),
@@ -521,6 +528,14 @@ SETUPS = {
         "differ in model: /models/vlm against org/vlm",
         "eccache purge --namespace",
     ),
+    "the same weights under another name": SetUp(
+        lambda root: with_weights(root, "files 0f3a"),
+        "namespace",
+        WARNING,
+        "of the same weights under another name has this server can't use them; they differ in model: "
+        "/mnt/checkpoint-7 against org/vlm.",
+        "start the server as the one that stored them",
+    ),
 }
 
 
@@ -637,6 +652,12 @@ def test_a_default_that_the_disk_is_too_small_for_is_no_fault(tmp_path: Path) ->
 def test_another_models_entries_are_no_hint(tmp_path: Path) -> None:
     """A cold start beside other models is a fact, not a fault."""
     assert [] == findings_of(with_stored(tmp_path, model="org/other"))
+
+
+@pytest.mark.parametrize("weights", ["", "random, seed 0"])
+def test_weights_that_nobody_knows_make_no_kin(tmp_path: Path, weights: str) -> None:
+    """Of two models without loaded weights, or with untold ones, neither is the other."""
+    assert [] == findings_of(with_weights(tmp_path, weights))
 
 
 def test_every_objection_has_a_remedy() -> None:

@@ -1,4 +1,4 @@
-"""The switch with which an operator turns the cache off for all servers: a file where the store's directory is."""
+"""The switch that turns the cache off for all servers: a file where the store's directory should be."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def switched_off_cause(layout: Layout) -> str:
 def switched_off_remedy(layout: Layout) -> str:
     """Return how it is switched on again."""
     return (
-        f"to switch it on, rm {layout.version} and move back what stood in its place; docs/upgrading.md has the "
-        "commands"
+        f"to switch it on, rm {layout.version} and move back what stood in its place; docs/upgrading.md "
+        "has the commands"
     )

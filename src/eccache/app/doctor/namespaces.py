@@ -15,6 +15,8 @@ from eccache.domain.namespace import Namespace
 
 CHECK = "namespace"
 _SHOWN_CHARACTERS = 120
+_NO_WEIGHTS = "random"
+"""How the ingredient starts where none were loaded: equal for any two models."""
 
 
 @attrs.frozen
@@ -95,9 +97,10 @@ def check_namespace(subject: Subject) -> Iterator[Finding]:
         yield ok(CHECK, f"{own.fingerprint} has no entries yet: this server starts cold")
         return
     differing = differences(nearest.ingredients, own.ingredients)
+    same = "model" if _is_of_model(nearest, own) else "weights under another name"
     yield warning(
         CHECK,
-        f"{own.fingerprint} has no entries, but {nearest.fingerprint} of the same model has",
+        f"{own.fingerprint} has no entries, but {nearest.fingerprint} of the same {same} has",
         "this server can't use them; they differ in " + "; ".join(map(str, differing)) + ".",
         "start the server as the one that stored them, where that was not meant; else nothing: it starts "
         "cold, and the old entries are evicted or purged "
@@ -106,18 +109,24 @@ def check_namespace(subject: Subject) -> Iterator[Finding]:
 
 
 def _nearest(own: Namespace, stored: tuple[Namespace, ...]) -> Namespace | None:
-    """Return the namespace that differs in the fewest ingredients, of those with the same model."""
-    of_model = [
-        other
-        for other in stored
-        if _model(other) == _model(own)
-        or other.ingredients.get("model") == own.ingredients.get("model")
-    ]
+    """Return the namespace that differs in the fewest ingredients, of those with its model or weights."""
+    akin = [other for other in stored if _is_of_model(other, own) or _has_weights_of(other, own)]
     return min(
-        of_model,
+        akin,
         key=lambda other: len(differences(other.ingredients, own.ingredients)),
         default=None,
     )
+
+
+def _is_of_model(other: Namespace, own: Namespace) -> bool:
+    return _model(other) == _model(own)
+
+
+def _has_weights_of(other: Namespace, own: Namespace) -> bool:
+    """Return whether both have the weights of one model, which may be served from any path."""
+    weights = own.ingredients.get("weights", "")
+    told = bool(weights) and not weights.startswith(_NO_WEIGHTS)
+    return told and other.ingredients.get("weights") == weights
 
 
 def _model(namespace: Namespace) -> str:
