@@ -84,12 +84,14 @@ def ttft(  # noqa: PLR0913 - the options of the command
     medium, stopped, started again, and asked again. Prefix caching is off, and the first requests of a
     server don't count. ARGUMENTS, behind `--`, go to vLLM:
 
-        eccache bench ttft --model Qwen/Qwen2.5-VL-7B-Instruct --media clip.mp4 --connector eccache
-        --connector ECExampleConnector -- --max-model-len 32768
+    \b
+        eccache bench ttft --model Qwen/Qwen2.5-VL-7B-Instruct \\
+          --media clip.mp4 --connector eccache \\
+          --connector ECExampleConnector -- --max-model-len 32768
 
     Prints for each medium the time to first token cold and after the restart, what was saved, and which
     share of the encoder's time that is; writes ttft.json and a plot. Progress goes to standard error.
-    """
+    """  # noqa: D301 - click keeps the lines behind the control character as they are
     from eccache.app.bench_ttft.plot import draw
     from eccache.app.bench_ttft.report import print_report
     from eccache.app.bench_ttft.run import MeasurementError, run_plan

@@ -53,6 +53,7 @@ def command(
 
     ARGUMENTS are those of `vllm serve`, or its whole command line, behind `--`:
 
+    \b
         eccache doctor -- MODEL --ec-transfer-config '{...}'
 
     Without them configuration, directory and machine are checked, but no server's arguments. A model
@@ -60,7 +61,7 @@ def command(
     the remote tier is asked for an entry that is not there.
 
     Exits with 1 when an error was found, or with --diff a difference; with 3 when it could not look.
-    """
+    """  # noqa: D301 - click keeps the lines behind the control character as they are
     logging.getLogger("eccache").addHandler(logging.NullHandler())  # the findings say it
     with failures_explained():
         settings: dict[str, Any] = {} if path is None else {"local_disk": str(path.absolute())}
