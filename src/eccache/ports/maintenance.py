@@ -42,12 +42,14 @@ class NamespaceSummary:
         ingredients: what it was made of; empty where nobody wrote that down.
         entries: how many there are.
         last_used_seconds: Unix time of the latest use; None where there is no entry.
+        models: those that the entries' names say, in order; only where no ingredient names the model.
     """
 
     fingerprint: str
     ingredients: Mapping[str, str]
     entries: Amount
     last_used_seconds: float | None
+    models: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

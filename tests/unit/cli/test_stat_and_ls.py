@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from eccache.adapters.system import SystemFiles
+from eccache.app.bootstrap.stores import open_store
 from eccache.app.cli.output import iso_time
+from eccache.app.config import CacheConfig
+from eccache.app.telemetry import LocalTelemetry
 from eccache.domain.entry_ref import EntryRef
 from eccache.domain.frame import FreshFrame
+from eccache.domain.namespace import Namespace
 from eccache.domain.tensor_spec import TensorSpec
 from tests.unit.cli.conftest import NOW, Filled, Invoke, document
 
@@ -263,6 +268,42 @@ def test_a_namespace_without_description_is_listed(filled: Filled, invoke: Invok
         ]
         assert {} == found["namespaces"][1]["ingredients"]
         assert 1 == found["namespaces"][1]["entries"]
+
+
+def test_a_programs_own_namespace_is_told_by_its_models_and_all_ingredients(
+    filled: Filled, invoke: Invoke
+) -> None:
+    """A library's user names the model apart from the identity: it is in the names of the entries."""
+    for ingredients in ({}, {"revision": "abc", "tower": "left", "empty": ""}):
+        namespace = Namespace.from_ingredients(ingredients)
+        config = CacheConfig(local_disk=str(filled.root), min_free_space_ratio=0.0)
+        filled.stores[namespace.fingerprint] = open_store(
+            config, namespace, filled.clock, LocalTelemetry(filled.clock)
+        )
+        filled.put(namespace, "own-0", 10, model="my/model")
+    found = document(invoke("stat", "--path", filled.root, "--json"))["namespaces"]
+    assert [[], [], ["my/model"], ["my/model"]] == [namespace["models"] for namespace in found]
+    text = invoke("stat", "--path", filled.root).stdout
+    assert re.search(r"  my/model$", text, re.MULTILINE)
+    assert re.search(r"  my/model revision=abc tower=left$", text, re.MULTILINE)
+    namespace = Namespace.from_ingredients({})
+    for number in range(4):
+        filled.put(namespace, f"own-{number}", 10, model=f"a/{number}")
+    text = invoke("stat", "--path", filled.root).stdout
+    assert re.search(r"  a/0 a/1 a/2 and 2 more models$", text, re.MULTILINE)
+
+
+def test_of_vllms_ingredients_the_telling_ones_are_shown(filled: Filled, invoke: Invoke) -> None:
+    """It has dozens, which `--json` and the doctor list."""
+    ingredients = {"model": "org/vlm", "vllm": "0.32.0", "processor_arguments": "{}"}
+    namespace = Namespace.from_ingredients(ingredients)
+    config = CacheConfig(local_disk=str(filled.root), min_free_space_ratio=0.0)
+    filled.stores[namespace.fingerprint] = open_store(
+        config, namespace, filled.clock, LocalTelemetry(filled.clock)
+    )
+    filled.put(namespace, "own-0", 10, model="org/vlm")
+    text = invoke("stat", "--path", filled.root).stdout
+    assert re.search(r"  org/vlm vllm=0.32.0$", text, re.MULTILINE)
 
 
 def test_a_root_that_is_a_link_is_followed(filled: Filled, invoke: Invoke, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from eccache.app.cli.store_options import open_store_at, store_options
 if TYPE_CHECKING:
     from eccache.ports.maintenance import Amount, NamespaceSummary, StoreSummary
 
+_MOST_MODELS = 3
 _SHOWN_INGREDIENTS = ("model", "revision", "dtype", "quantization", "vllm", "epoch")
 
 
@@ -59,6 +60,7 @@ def _document(summary: StoreSummary, capacity_nbytes: int | None) -> dict[str, o
             {
                 "fingerprint": namespace.fingerprint,
                 "ingredients": dict(namespace.ingredients),
+                "models": list(namespace.models),
                 "entries": namespace.entries.count,
                 "bytes": namespace.entries.nbytes,
                 "last_used": iso_time(namespace.last_used_seconds),
@@ -117,11 +119,15 @@ def _shown(amount: Amount) -> str:
 
 
 def _words(namespace: NamespaceSummary) -> str:
-    """Return the ingredients that an operator tells namespaces apart by."""
+    """Return what an operator tells namespaces apart by: of vLLM's many ingredients a few, of others' all."""
     ingredients = namespace.ingredients
+    others = () if "vllm" in ingredients else sorted({*ingredients} - {*_SHOWN_INGREDIENTS})
     named = [
         ingredients[name] if name == "model" else f"{name}={ingredients[name]}"
-        for name in _SHOWN_INGREDIENTS
+        for name in (*_SHOWN_INGREDIENTS, *others)
         if ingredients.get(name)
     ]
-    return " ".join(named) or "(not described)"
+    models = [*namespace.models[:_MOST_MODELS]]
+    if len(namespace.models) > _MOST_MODELS:
+        models.append(f"and {len(namespace.models) - _MOST_MODELS} more models")
+    return " ".join([*models, *named]) or "(not described)"

@@ -15,7 +15,7 @@ from eccache.adapters.disk.layout import SHARDS, physical_nbytes, scan_if_there
 from eccache.adapters.disk.namespace_file import described_namespaces
 from eccache.adapters.disk.parts import DiskParts
 from eccache.adapters.disk.switch import is_switched_off, switched_off_cause, switched_off_remedy
-from eccache.adapters.disk.upkeep.listing import described_entry, listed_entry
+from eccache.adapters.disk.upkeep.listing import described_entry, listed_entry, model_of
 from eccache.adapters.disk.upkeep.verification import EntryReader, GoneError
 from eccache.adapters.disk.upkeep.walk import (
     EntryFile,
@@ -86,11 +86,18 @@ class DiskMaintenance:
             described = described_namespaces(self._files, self._layout)
             amounts = {namespace.fingerprint: Amount() for namespace in described}
             latest: dict[str, float] = {}
+            models: dict[str, set[str]] = {
+                namespace.fingerprint: set()
+                for namespace in described
+                if not namespace.ingredients.get("model")
+            }
             for shard in entry_shards(self._files, self._layout):
                 name = shard.namespace
                 amounts[name] = amounts.get(name, Amount()) + shard.amount()
                 used = max((status.st_mtime for _, status in shard.found), default=0.0)
                 latest[name] = max(latest.get(name, 0.0), used)
+                if name in models:
+                    models[name].update(model_of(file) for file, _ in shard.found)
             space = self._files.space(root)
             others = other_formats(self._files, root)
         except OSError as error:
@@ -103,6 +110,7 @@ class DiskMaintenance:
                     ingredients=namespace.ingredients,
                     entries=amounts[namespace.fingerprint],
                     last_used_seconds=latest.get(namespace.fingerprint) or None,
+                    models=tuple(sorted(filter(None, models.get(namespace.fingerprint, ())))),
                 )
                 for namespace in described
             ),
