@@ -503,9 +503,22 @@ SETUPS = {
     "a remote URL that can't be read": SetUp(
         lambda root: with_remote(root, "redis://[::1", ValueError("Invalid IPv6 URL")),
         "remote tier",
-        WARNING,
-        "ValueError: Invalid IPv6 URL",
-        "whether host, port and password are right",
+        ERROR,
+        "redis://[::1 can't be opened ValueError: Invalid IPv6 URL.",
+        "a URL is like redis://cache:6379",
+    ),
+    "a remote tier whose package is missing": SetUp(
+        lambda root: with_remote(
+            root,
+            "s3://bucket",
+            StoreFault(
+                "LMCache's RemoteBackend is not connected: ModuleNotFoundError: No module named 'awscrt'"
+            ),
+        ),
+        "remote tier",
+        ERROR,
+        "s3://bucket can't be opened",
+        "install what it names",
     ),
     "another revision": SetUp(
         lambda root: with_stored(root, revision="old"),
@@ -627,6 +640,15 @@ def test_a_root_without_permissions_is_named(
     (finding,) = findings_of(subject(tmp_path))
     assert ("root", ERROR) == (finding.check, finding.severity)
     assert "chmod u+rwx" in finding.remedy
+
+
+def test_a_root_on_a_read_only_mount_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mount is the cause: this user's permissions are not blamed too."""
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
+    found = subject(tmp_path, machine=machine(is_read_only=lambda _path: True))
+    assert ["file system"] == [finding.check for finding in findings_of(found)]
 
 
 def test_shared_group_makes_another_owner_no_fault(tmp_path: Path) -> None:

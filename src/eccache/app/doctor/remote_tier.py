@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,6 +15,11 @@ CHECK = "remote tier"
 _URL: Final = "remote_url"
 _EXAMPLE: Final = "redis://cache:6379"
 _UNKNOWN_SCHEME: Final = "No adapter found"
+_NEVER: Final = re.compile(
+    r"(?:LMCache's \w+ is not connected: )?"
+    r"(?:AssertionError|ImportError|ModuleNotFoundError|TypeError|ValueError): "
+)
+"""Faults of the set-up, which no server that comes back would mend."""
 
 
 def check_remote_tier(subject: Subject) -> Iterator[Finding]:
@@ -54,6 +60,13 @@ def _fault_of(shown: str, cause: str) -> Finding:
             f"{cause}.",
             f"write a scheme that it knows, for instance {_EXAMPLE}; it says which in its documentation of "
             "storage back ends.",
+        )
+    if _NEVER.match(cause):
+        return error(
+            CHECK,
+            f"{shown} can't be opened",
+            f"{cause}.",
+            f"install what it names, or correct the configuration; a URL is like {_EXAMPLE}",
         )
     return warning(
         CHECK,
