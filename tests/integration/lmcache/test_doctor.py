@@ -34,11 +34,12 @@ def test_a_tier_that_answers_is_named_and_left_as_it_is(
     ("url", "cause"),
     [
         ("rediss3://x", "not connected: ValueError: No adapter found for URL: rediss3://x"),
+        ("rediss3://me:pw@x?password=pw", r"URL: rediss3://\*\*\*@x\?\*\*\*$"),
         ("redis://127.0.0.1:1", "Error 111 connecting"),
     ],
 )
 def test_a_tier_that_can_not_answer_is_explained(tmp_path: Path, url: str, cause: str) -> None:
-    """In LMCache's words, which it tells its own log alone."""
+    """In LMCache's words, which it tells its own log alone, less what would let a reader in."""
     with pytest.raises(StoreFault, match=cause):
         try_out_tier(config_of(tmp_path, url))
 

@@ -7,7 +7,8 @@ connector's coroutines are called, which raise; see `LoopCalls`.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from eccache.adapters.lmcache.buffers import copy_out, give_back
 from eccache.domain.errors import StoreFault
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from lmcache.v1.storage_backend.remote_backend import RemoteBackend
 
     from eccache.adapters.lmcache.loop_calls import LoopCalls
+
+
+_SECRETS: Final = re.compile(r"(?<=://)[^/\s@]*(?=@)|(?<=\?)\S+")
+"""Of a URL that an error quotes: who may connect, and the options, where a password may be too."""
 
 
 def innermost(connector: Any) -> Any:  # noqa: ANN401 - connectors share no public base in all versions
@@ -132,5 +137,5 @@ class RemoteBackendCalls:
                 **named,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
-            return f"{type(error).__name__}: {error}"
+            return f"{type(error).__name__}: {_SECRETS.sub('***', str(error))}"
         return "it is now"
