@@ -240,6 +240,7 @@ def test_the_fingerprint_says_what_has_to_be_equal(cache: Cache) -> None:
     with cached_encoder(made(models.clip), cache) as encoder:
         (fingerprint,) = encoder.fingerprints()
     assert {
+        "code sha256",
         "config sha256",
         "device",
         "encoder of",

@@ -14,6 +14,7 @@ import torch
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
 from eccache.adapters.transformers.call import EncoderCall, bind
 from eccache.adapters.transformers.circumstances import circumstances, require_plain_execution
+from eccache.adapters.transformers.code_survey import Transparent
 from eccache.adapters.transformers.content_key import content_key
 from eccache.adapters.transformers.convention import divide
 from eccache.adapters.transformers.fingerprint import FingerprintKeeper
@@ -83,7 +84,7 @@ class _Plan:
     device: torch.device
 
 
-class CachedCall:
+class CachedCall(Transparent):
     """Stands in for a method on one object. Any thread may call it.
 
     Equal to the method in signature and result, except for fields that are not kept. The items of a call
@@ -107,15 +108,15 @@ class CachedCall:
         self._model = model
         self._keeper = keeper
         self._parts = parts
-        self._stock: Callable[..., Any] = getattr(seam.owner, seam.attribute)
-        self._signature = inspect.signature(self._stock)
+        self.replaced = vars(seam.owner).get(seam.attribute)
+        self._signed: tuple[object, inspect.Signature] = (None, inspect.Signature())
         self._homes = tuple(kind.__module__ for kind in type(seam.owner).__mro__)
         self._dropped = frozenset() if parts.every_field else seam.convention.dropped
         self._watched: set[str] = set()
         self._divides = parts.per_item
         self._given_up: UncacheableError | None = None
         self._installed = False
-        functools.update_wrapper(self, self._stock, updated=())
+        functools.update_wrapper(self, self._stock(), updated=())
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return getattr, (self._seam.owner, self._seam.attribute)
@@ -128,11 +129,10 @@ class CachedCall:
     @property
     def occupied(self) -> bool:
         """Whether another cached call had the method's place when this one was made."""
-        return isinstance(self._stock, CachedCall)
+        return isinstance(self.replaced, CachedCall)
 
     def install(self) -> None:
         """Take the method's place."""
-        self._replaced = vars(self._seam.owner).get(self._seam.attribute)
         setattr(self._seam.owner, self._seam.attribute, self)
         self._installed = True
 
@@ -142,16 +142,16 @@ class CachedCall:
         if vars(self._seam.owner).get(self._seam.attribute) is not self:
             return
         delattr(self._seam.owner, self._seam.attribute)
-        if self._replaced is not None:
-            setattr(self._seam.owner, self._seam.attribute, self._replaced)
+        if self.replaced is not None:
+            setattr(self._seam.owner, self._seam.attribute, self.replaced)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the method's own types
         """Answer from the cache, or let the method compute it and store that."""
         if torch.compiler.is_compiling() or not self._installed or _computing.get():
-            return self._stock(*args, **kwargs)
+            return self._stock()(*args, **kwargs)
         plan = self._parts.guard("transformers.look_up", lambda: self._plan(args, kwargs), None)
         if plan is None:
-            return self._stock(*args, **kwargs)
+            return self._stock()(*args, **kwargs)
         misses = 0
         try:
             for item in plan.items:
@@ -161,9 +161,26 @@ class CachedCall:
             answer = self._joined(plan)
         except UncacheableError as obstacle:
             self._bypass(obstacle)
-            return self._stock(*args, **kwargs)
+            return self._stock()(*args, **kwargs)
         self._parts.statistics.served(hits=len(plan.items) - misses, misses=misses)
         return answer
+
+    def _stock(self) -> Callable[..., Any]:
+        """Return the model's own method, as it is now: its class's may be replaced at any time."""
+        if self.replaced is not None:
+            return self.replaced  # type: ignore[return-value] # what lies in a method's place
+        owner = self._seam.owner
+        method: Callable[..., Any] = getattr(type(owner), self._seam.attribute).__get__(owner)
+        return method
+
+    def _signature(self) -> inspect.Signature:
+        method = self._stock()
+        function = getattr(method, "__func__", method)
+        signed, signature = self._signed
+        if signed is not function:
+            signature = inspect.signature(method)
+            self._signed = (function, signature)
+        return signature
 
     def _plan(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Plan | None:
         """Look everything up; None if the call is to be bypassed."""
@@ -178,7 +195,7 @@ class CachedCall:
             raise UncacheableError(self._given_up.reason, str(self._given_up))
         self._require_plain_config()
         require_plain_execution()
-        call = bind(self._signature, args, kwargs)
+        call = bind(self._signature(), args, kwargs)
         fingerprint, observation = self._keeper.current()
         context: dict[str, Plain] = {
             "model": fingerprint.digest,
@@ -228,9 +245,9 @@ class CachedCall:
 
     def _run(self, call: EncoderCall, plan: _Plan) -> object:
         if plan.fingerprint in self._watched:
-            return self._stock(**call.arguments)
+            return self._stock()(**call.arguments)
         with ScopeWatch(self._model, plan.observation) as watch:
-            output = self._stock(**call.arguments)
+            output = self._stock()(**call.arguments)
         if watch.used:
             used = ", ".join(sorted(watch.used))
             raise UncacheableError(

@@ -71,9 +71,11 @@ class CachedEncoder:
         )
         self._keepers: dict[int, FingerprintKeeper] = {}
         self._calls: list[CachedCall] = []
-        for seam in find_seams(model, towers):
+        seams = find_seams(model, towers)
+        for seam in seams:
+            entries = [one.attribute for one in seams if one.owner is seam.owner]
             keeper = self._keepers.setdefault(
-                id(seam.owner), FingerprintKeeper(seam.scope, seam.config)
+                id(seam.owner), FingerprintKeeper(seam.scope, seam.config, entries)
             )
             self._calls.append(CachedCall(seam, model, keeper, call_parts))
         if any(call.occupied for call in self._calls):

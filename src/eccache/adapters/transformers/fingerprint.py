@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import attrs
 import torch
 import transformers
 
+from eccache.adapters.transformers.bypass import Bypass, UncacheableError
+from eccache.adapters.transformers.code_survey import CodeSurvey, ScopeCode
 from eccache.adapters.transformers.scope import ModuleSettings, Observation, Scope, observe
 from eccache.adapters.transformers.settings import Plain, config_settings
 from eccache.adapters.transformers.weights import WeightSamples, weights_digest
+
+_CODE: Final = "code sha256"
 
 
 @attrs.frozen
@@ -42,21 +47,56 @@ class _Known:
     samples: WeightSamples
     sampled: bytes
 
+    def with_code(self, digest: str) -> _Known:
+        """Return the same with other code."""
+        ingredients = {**self.fingerprint.ingredients, _CODE: digest}
+        return attrs.evolve(
+            self, fingerprint=attrs.evolve(self.fingerprint, ingredients=ingredients)
+        )
+
+    def matches(self, observation: Observation, config: dict[str, Plain]) -> bool:
+        """Return whether weights, modules and configuration are the same still."""
+        return (
+            self.observation.same_as(observation)
+            and self.config == config
+            and self.samples.read() == self.sampled
+        )
+
+
+@attrs.frozen
+class _KnownCode:
+    """A survey, and what it was made for."""
+
+    survey: CodeSurvey
+    observation: Observation
+    config: dict[str, Plain]
+
+    def matches(self, observation: Observation, config: dict[str, Plain]) -> bool:
+        """Return whether the same code would be found again."""
+        return (
+            self.observation.code == observation.code
+            and self.config == config
+            and self.survey.places.are_unchanged()
+        )
+
 
 class FingerprintKeeper:
     """Knows the fingerprint of a scope as it is now. Any thread may call it.
 
-    The digest of the weights is computed when it is first asked for, and again whenever they were changed
-    since.
+    The digests of weights and code are computed when they are first asked for, and again whenever something
+    was changed since.
 
     Args:
         scope: the modules.
         config: the configuration of their owner.
+        entries: the methods of the owner by which the encoder is entered.
     """
 
-    def __init__(self, scope: Scope, config: object) -> None:
+    def __init__(self, scope: Scope, config: object, entries: Iterable[str]) -> None:
         self._scope = scope
         self._config = config
+        self._entries = frozenset(entries)
+        self._code: _KnownCode | None = None
         self._lock = threading.Lock()
         self._known: _Known | None = None
 
@@ -69,14 +109,12 @@ class FingerprintKeeper:
         observation = observe(self._scope)
         config = config_settings(self._config)
         with self._lock:
+            code = self._code_digest(observation, config)
             known = self._known
-            if (
-                known is None
-                or not known.observation.same_as(observation)
-                or known.config != config
-                or known.samples.read() != known.sampled
-            ):
-                known = self._known = self._look_closely(observation, config)
+            if known is None or not known.matches(observation, config):
+                known = self._known = self._look_closely(observation, config, code)
+            elif known.fingerprint.ingredients[_CODE] != code:
+                known = self._known = known.with_code(code)
         return known.fingerprint, observation
 
     def forget(self) -> None:
@@ -84,7 +122,23 @@ class FingerprintKeeper:
         with self._lock:
             self._known = None
 
-    def _look_closely(self, observation: Observation, config: dict[str, Plain]) -> _Known:
+    def _code_digest(self, observation: Observation, config: dict[str, Plain]) -> str:
+        known = self._code
+        if known is None or not known.matches(observation, config):
+            start = ScopeCode(
+                modules=tuple(self._scope.modules()),
+                owner=None if self._scope.whole else self._scope.owner,
+                entries=self._entries,
+                words=frozenset(_words(config)),
+            )
+            known = self._code = _KnownCode(CodeSurvey(start), observation, config)
+        if known.survey.obstacle is not None:
+            raise UncacheableError(Bypass.PATCHED, known.survey.obstacle)
+        return known.survey.digest
+
+    def _look_closely(
+        self, observation: Observation, config: dict[str, Plain], code: str
+    ) -> _Known:
         device = observation.device
         samples = WeightSamples(observation.tensors)
         sampled = samples.read()
@@ -94,11 +148,21 @@ class FingerprintKeeper:
             "encoder of": f"{owner.__module__}.{owner.__qualname__}",
             "config sha256": _digest(config),
             "modules sha256": _digest(sorted(_described(one) for one in observation.modules)),
+            _CODE: code,
             "weights sha256": weights_digest(observation.tensors),
             "device": _device_name(device),
         }
         fingerprint = Fingerprint(ingredients, device)
         return _Known(fingerprint, observation, config, samples, sampled)
+
+
+def _words(value: Plain) -> Iterator[str]:
+    """Yield every text in *value*."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _words(one)
 
 
 def _described(settings: ModuleSettings) -> str:

@@ -8,6 +8,7 @@ frozen. Which weights a method really uses can't be read off a model, so the ass
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
+from eccache.adapters.transformers.code_survey import is_code
 
 TEXT_SIDE: Final = frozenset(
     {"language_model", "lm_head", "text_decoder", "text_model", "text_projection"}
@@ -23,6 +25,8 @@ TEXT_SIDE: Final = frozenset(
 """Children of the owner that take no part in encoding an image, a video or an audio clip."""
 
 _PLAIN = (bool, int, float, str)
+_NO_CODE = frozenset({dict, list, set, tuple, type(None), OrderedDict})
+"""Types of most of what lies on a module, which is thereby not asked whether it can be called."""
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 ModuleSettings: TypeAlias = tuple[str, type, tuple[tuple[str, object], ...]]
@@ -67,11 +71,13 @@ class Observation:
         modules: settings of each module.
         tensors: parameters and buffers by name.
         marks: of each tensor.
+        code: identity of each module, and of functions that lie on it.
     """
 
     modules: tuple[ModuleSettings, ...]
     tensors: tuple[tuple[str, torch.Tensor], ...]
     marks: tuple[TensorMark, ...]
+    code: tuple[int, ...]
 
     @property
     def device(self) -> torch.device:
@@ -101,10 +107,13 @@ def observe(scope: Scope) -> Observation:
     modules: list[ModuleSettings] = []
     tensors: list[tuple[str, torch.Tensor]] = []
     marks: list[TensorMark] = []
+    code: list[int] = []
     gradients = torch.is_grad_enabled()
     for name, module in scope.modules():
         _require_usable(module, mode_counts=scope.whole or module is not scope.owner)
-        modules.append((name, type(module), _settings(module)))
+        settings, functions = _attributes(module)
+        modules.append((name, type(module), settings))
+        code += (id(module), *functions)
         for group in (module._parameters, module._buffers):  # noqa: SLF001 - the public ways walk the tree again
             for tensor_name, tensor in group.items():
                 if tensor is None:
@@ -117,15 +126,21 @@ def observe(scope: Scope) -> Observation:
                     )
                 tensors.append((f"{name}.{tensor_name}", tensor))
                 marks.append((id(tensor), _version(tensor), tensor.data_ptr()))
-    return Observation(tuple(modules), tuple(tensors), tuple(marks))
+    return Observation(tuple(modules), tuple(tensors), tuple(marks), tuple(code))
 
 
-def _settings(module: torch.nn.Module) -> tuple[tuple[str, object], ...]:
-    return tuple(
-        (name, value)
-        for name, value in module.__dict__.items()
-        if type(value) in _PLAIN and name != "training" and not name.startswith("_")
-    )
+def _attributes(module: torch.nn.Module) -> tuple[tuple[tuple[str, object], ...], list[int]]:
+    """Return settings of *module*, and the identity of functions that lie on it."""
+    settings: list[tuple[str, object]] = []
+    functions: list[int] = []
+    for name, value in module.__dict__.items():
+        kind = type(value)
+        if kind in _PLAIN:
+            if name != "training" and not name.startswith("_"):
+                settings.append((name, value))
+        elif kind not in _NO_CODE and is_code(value):
+            functions.append(id(value))
+    return tuple(settings), functions
 
 
 def _version(tensor: torch.Tensor) -> int | None:
