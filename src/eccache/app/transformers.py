@@ -42,7 +42,7 @@ def cached_encoder(
     Covers every call of `get_image_features`, `get_video_features` and `get_audio_features`, also those
     that the model's own `forward` and `generate` make, and the audio tower of models that have none of
     these. An item is known by the content of its processed inputs, and by everything else that its output
-    depends on: weights, configuration, dtype, versions, switches of torch. A call that can't be cached
+    depends on: weights, configuration, code, dtype, versions, switches of torch. A call that can't be cached
     safely goes to the model as it stands: `docs/embedding-transformers.md` lists when.
 
     Args:

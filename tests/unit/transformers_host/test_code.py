@@ -64,6 +64,11 @@ def scaled(function: Function, by: float = 2.0) -> Function:
     return lambda *args, **kwargs: times(function(*args, **kwargs), by)
 
 
+def scaled_alike(function: Function) -> Function:
+    """The same with the signature of what it replaces, as a decorator makes it."""
+    return functools.wraps(function)(scaled(function))
+
+
 def scaled_by_global(function: Function) -> Function:
     """The same by a number that lies in a module."""
     return lambda *args, **kwargs: times(function(*args, **kwargs), FACTOR)
@@ -177,8 +182,8 @@ PATCHES = {
     "a registered implementation": in_table(type(ALL_ATTENTION_FUNCTIONS)._global_mapping),  # noqa: SLF001
     "a function on a module": on(f"{MLP}.activation_fn", "act"),
     "a parametrization": Patch(parametrize),
-    "the method on the model": on("", "get_image_features"),
-    "the method of the class": within(siglip.SiglipModel, "get_image_features"),
+    "the method on the model": on("", "get_image_features", scaled_alike),
+    "the method of the class": within(siglip.SiglipModel, "get_image_features", scaled_alike),
 }
 
 
@@ -215,17 +220,19 @@ def test_a_model_patched_before_gets_its_own_outputs(
     assert 1 == runs[0]
 
 
-@pytest.mark.parametrize("patch", PATCHES.values(), ids=PATCHES)
+# What is put in front of a method that is cached already gets what the cached one returns.
+WHILE_CACHED = {name: patch for name, patch in PATCHES.items() if name != "the method on the model"}
+
+
+@pytest.mark.parametrize("patch", WHILE_CACHED.values(), ids=WHILE_CACHED)
 def test_a_model_patched_while_it_is_cached_gets_its_own_outputs(
     patch: Patch, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next call is the patched model's, and when the patch is taken back the first entry is known."""
+    """The next call is the patched model's."""
     model, inputs = other(patch)
     with cached_encoder(model, cache) as encoder:
         original = features(model, inputs)
         cache.flush()
-        if patch is PATCHES["the method on the model"]:
-            return  # wraps the cached method, and so gets its outputs
         patch.apply(model, monkeypatch)
         found = [features(model, inputs)]
         cache.flush()
@@ -383,6 +390,45 @@ def test_code_that_cannot_be_told_is_not_cached(
         assert torch.equal(original, features(model, inputs))
     assert (1, 1) == (encoder.stats().hits, encoder.stats().misses)
     assert 1 == cache.stats().entries
+
+
+COMPILED = {
+    "a method on the tower": on(
+        "vision_model", "forward", lambda f: torch.compile(f, backend="eager")
+    ),
+    "a method on the model": on(
+        "", "get_image_features", lambda f: torch.compile(f, backend="eager")
+    ),
+    "a function of the modeling module": within(
+        qwen,
+        "apply_rotary_pos_emb_vision",
+        lambda f: torch.compile(f, backend="eager"),
+        host="qwen2_5_vl",
+    ),
+}
+
+
+@pytest.mark.parametrize("patch", COMPILED.values(), ids=COMPILED)
+def test_compiled_code_is_not_cached(
+    patch: Patch, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernels follow from settings of the compiler, which are not known."""
+    model, inputs = other(patch)
+    patch.apply(model, monkeypatch)
+    with cached_encoder(model, cache) as encoder:
+        features(model, inputs)
+    assert {"compiled": 1} == encoder.stats().bypassed
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_is_not_cached(cache: Cache) -> None:
+    """Its class says nothing of what it does."""
+    model, inputs = other(PATCHES["forward of a module"])
+    mlp = model.get_submodule(MLP)
+    mlp.activation_fn = torch.jit.script(torch.nn.ReLU().eval())
+    with cached_encoder(model, cache) as encoder:
+        features(model, inputs)
+    assert {"compiled": 1} == encoder.stats().bypassed
 
 
 HOOKS = """

@@ -15,7 +15,6 @@ import builtins
 import functools
 import hashlib
 import logging
-import sys
 import types
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
@@ -24,15 +23,19 @@ from typing import Any, Final
 import attrs
 import torch
 
+from eccache.adapters.transformers.bypass import Bypass
 from eccache.adapters.transformers.bytecode import code_digest, code_names
+from eccache.adapters.transformers.code_kinds import (
+    KNOWN_BY_NAME,
+    is_code,
+    is_compiled,
+    is_own,
+    is_unreleased,
+    only_moves,
+    root,
+)
 from eccache.adapters.transformers.code_places import ABSENT, CodePlaces
 
-_KNOWN_BY_NAME: Final = sys.stdlib_module_names | {
-    *("numpy", "torch", "triton"),
-    # What the framework itself requires, and computes no output with.
-    *("filelock", "huggingface_hub", "packaging", "psutil", "regex", "requests", "safetensors"),
-    *("tokenizers", "tqdm", "yaml"),
-}
 _NO_PART: Final = "transformers.generation."
 """Models inherit it; no encoder runs it."""
 _RUN_BY_CALLING: Final = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
@@ -77,7 +80,6 @@ _BUILT_IN: Final = (
 )
 _FUNCTIONS: Final = (types.FunctionType, types.MethodType, functools.partial)
 _DEEPEST: Final = 40
-_MOVERS: Final = frozenset({"AlignDevicesHook", "CpuOffload"})
 
 
 class Transparent:
@@ -114,12 +116,12 @@ class CodeSurvey:
         start: where to begin.
 
     Attributes:
-        obstacle: what can't be told, in words; None if everything can.
+        obstacle: what can't be told, as a reason and in words; None if everything can.
         places: where everything was found.
     """
 
     def __init__(self, start: ScopeCode) -> None:
-        self.obstacle: str | None = None
+        self.obstacle: tuple[Bypass, str] | None = None
         self.places = CodePlaces()
         self._lines: set[str] = set()
         self._start = start
@@ -152,11 +154,11 @@ class CodeSurvey:
 
     def _add_class(self, kind: type, *, runs: bool = False) -> None:
         for base in kind.__mro__:
-            root = _root(base.__module__)
+            package = root(base.__module__)
             if base.__module__.startswith(_NO_PART):
                 continue
-            if root not in _KNOWN_BY_NAME or (
-                root == "torch" and issubclass(base, torch.nn.Module)
+            if package not in KNOWN_BY_NAME or (
+                package == "torch" and issubclass(base, torch.nn.Module)
             ):
                 self._classes[base] = self._classes.get(base, False) or runs
 
@@ -172,7 +174,7 @@ class CodeSurvey:
             else:
                 run = name in self._names or (runs and name in _RUN_BY_CALLING)
             if run:
-                self._found(f"{home}.{name}", kind, vars(kind), name, strict=_is_unreleased(home))
+                self._found(f"{home}.{name}", kind, vars(kind), name, strict=is_unreleased(home))
 
     def _look_at_object(self, module_name: str, module: torch.nn.Module) -> None:
         """Look at functions that lie on one module: what runs is not its class's."""
@@ -183,7 +185,7 @@ class CodeSurvey:
                 continue
             self._seen.add((id(module), name))
             stock = value.replaced if isinstance(value, Transparent) else self._below(module, value)
-            if stock is not None and not _is_own(module, name, stock):
+            if stock is not None and not is_own(module, name, stock):
                 text = self._described(stock, strict=True)
                 self._lines.add(f"{module_name}:{name} = {text}")
 
@@ -195,7 +197,7 @@ class CodeSurvey:
             and isinstance(function, types.FunctionType)
             and function.__globals__.get("__name__") == "accelerate.hooks"
             and value.args == (module,)
-            and _only_moves(vars(module).get("_hf_hook"))
+            and only_moves(vars(module).get("_hf_hook"))
         ):
             for name in ("_hf_hook", "_old_forward"):
                 self.places.add_name(vars(module), name, vars(module).get(name, ABSENT))
@@ -226,7 +228,7 @@ class CodeSurvey:
             if (id(space), name) in self._seen:
                 continue
             if value is not ABSENT:
-                self._found(f"{home}.{name}", space, space, name, strict=_is_unreleased(home))
+                self._found(f"{home}.{name}", space, space, name, strict=is_unreleased(home))
             elif hasattr(builtins, name):
                 self._seen.add((id(space), name))
                 self.places.add_name(space, name, ABSENT)
@@ -285,13 +287,15 @@ class CodeSurvey:
     def _function(self, function: types.FunctionType) -> str:
         home = str(function.__globals__.get("__name__"))
         code = function.__code__
-        strict = _is_unreleased(home)
+        strict = is_unreleased(home)
+        if is_compiled(function) and self.obstacle is None:
+            self.obstacle = (Bypass.COMPILED, f"{function.__qualname__} is compiled")
         self.places.add_attributes(function, "__code__", "__defaults__", "__kwdefaults__")
         held = [
             self._described(self.places.add_cell(cell), strict=strict)
             for cell in function.__closure__ or ()
         ]
-        if _root(home) in _KNOWN_BY_NAME:
+        if root(home) in KNOWN_BY_NAME:
             return f"function {home}.{code.co_qualname}({', '.join(held)})"
         held += [
             self._described(function.__defaults__, strict=strict),
@@ -365,36 +369,8 @@ class CodeSurvey:
     def _untold(self, value: object, *, strict: bool) -> str:
         text = f"a {type(value).__module__}.{type(value).__qualname__}"
         if strict and self.obstacle is None:
-            self.obstacle = f"the encoder's code was replaced by some that holds {text}"
+            self.obstacle = (
+                Bypass.PATCHED,
+                f"the encoder's code was replaced by some that holds {text}",
+            )
         return text
-
-
-def is_code(value: object) -> bool:
-    """Return whether *value* is something that code on a module may call, and no module itself."""
-    return callable(value) and not isinstance(value, (torch.nn.Module, torch.Tensor))
-
-
-def _is_own(module: torch.nn.Module, name: str, value: object) -> bool:
-    """Return whether *value* is what the module's class has by that name."""
-    return (
-        isinstance(value, types.MethodType)
-        and value.__self__ is module
-        and value.__func__ is getattr(type(module), name, None)
-    )
-
-
-def _only_moves(hook: object) -> bool:
-    kind = type(hook)
-    if kind.__module__ != "accelerate.hooks":
-        return False
-    if kind.__name__ == "SequentialHook":
-        return all(_only_moves(one) for one in vars(hook)["hooks"])
-    return kind.__name__ in _MOVERS
-
-
-def _is_unreleased(home: str) -> bool:
-    return _root(home) not in _KNOWN_BY_NAME and _root(home) != "transformers"
-
-
-def _root(home: str) -> str:
-    return home.partition(".")[0]

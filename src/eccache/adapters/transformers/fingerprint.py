@@ -12,7 +12,7 @@ import attrs
 import torch
 import transformers
 
-from eccache.adapters.transformers.bypass import Bypass, UncacheableError
+from eccache.adapters.transformers.bypass import UncacheableError
 from eccache.adapters.transformers.code_survey import CodeSurvey, ScopeCode
 from eccache.adapters.transformers.scope import ModuleSettings, Observation, Scope, observe
 from eccache.adapters.transformers.settings import Plain, config_settings
@@ -133,7 +133,7 @@ class FingerprintKeeper:
             )
             known = self._code = _KnownCode(CodeSurvey(start), observation, config)
         if known.survey.obstacle is not None:
-            raise UncacheableError(Bypass.PATCHED, known.survey.obstacle)
+            raise UncacheableError(*known.survey.obstacle)
         return known.survey.digest
 
     def _look_closely(

@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
-from eccache.adapters.transformers.code_survey import is_code
+from eccache.adapters.transformers.code_kinds import is_code
 
 TEXT_SIDE: Final = frozenset(
     {"language_model", "lm_head", "text_decoder", "text_model", "text_projection"}
@@ -153,6 +153,8 @@ def _require_usable(module: torch.nn.Module, *, mode_counts: bool) -> None:
         raise UncacheableError(Bypass.TRAINING, f"{kind.__name__} is in training mode; call eval()")
     if module._compiled_call_impl is not None or kind.__name__ == "OptimizedModule":  # noqa: SLF001 - set by compile()
         raise UncacheableError(Bypass.COMPILED, f"{kind.__name__} is compiled")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UncacheableError(Bypass.COMPILED, f"{kind.__name__} is scripted")
     if kind.__module__.split(".")[0] == "peft":
         raise UncacheableError(
             Bypass.ADAPTER, f"{kind.__name__} is an adapter in the encoder; merge it"
