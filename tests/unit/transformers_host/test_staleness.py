@@ -104,6 +104,20 @@ def test_a_changed_model_gets_no_stale_output(change: Callable[[Any], None], cac
     assert (2, 2, {}) == (encoder.stats().hits, encoder.stats().misses, encoder.stats().bypassed)
 
 
+def test_a_changed_list_gets_no_stale_output(cache: Cache) -> None:
+    """Settings that a module holds as a list count too: which layers attend to everything."""
+    model = made(models.qwen2_5_vl)
+    inputs = models.patches((1, 8, 16))
+    with cached_encoder(model, cache):
+        before = features(model, inputs)
+        cache.flush()
+        model.model.visual.fullatt_block_indexes = [0, 1]
+        found = features(model, inputs)
+    expected = features(model, inputs)
+    assert not torch.equal(before, expected)
+    assert torch.equal(expected, found)
+
+
 def test_weights_changed_back_are_known_again(cache: Cache) -> None:
     """It is the content that counts, not the history."""
     model = made(models.clip)

@@ -8,6 +8,7 @@ frozen. Which weights a method really uses can't be read off a model, so the ass
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
 from eccache.adapters.transformers.code_kinds import is_code
+from eccache.adapters.transformers.settings import plain
 
 TEXT_SIDE: Final = frozenset(
     {"language_model", "lm_head", "text_decoder", "text_model", "text_projection"}
@@ -25,12 +27,13 @@ TEXT_SIDE: Final = frozenset(
 """Children of the owner that take no part in encoding an image, a video or an audio clip."""
 
 _PLAIN = (bool, int, float, str)
-_NO_CODE = frozenset({dict, list, set, tuple, type(None), OrderedDict})
+_COLLECTIONS = frozenset({dict, list, tuple})
+_NO_CODE = frozenset({set, type(None), OrderedDict})
 """Types of most of what lies on a module, which is thereby not asked whether it can be called."""
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 ModuleSettings: TypeAlias = tuple[str, type, tuple[tuple[str, object], ...]]
-"""A module's name, its class, and its public attributes of a plain type."""
+"""A module's name, its class, and its public attributes that are plain data."""
 TensorMark: TypeAlias = tuple[int, int | None, int]
 """What changes when torch changes a tensor: its identity, its count of changes, its address."""
 
@@ -138,6 +141,10 @@ def _attributes(module: torch.nn.Module) -> tuple[tuple[tuple[str, object], ...]
         if kind in _PLAIN:
             if name != "training" and not name.startswith("_"):
                 settings.append((name, value))
+        elif kind in _COLLECTIONS:
+            if value and not name.startswith("_"):
+                with contextlib.suppress(TypeError):  # of something else than settings
+                    settings.append((name, repr(plain(value))))
         elif kind not in _NO_CODE and is_code(value):
             functions.append(id(value))
     return tuple(settings), functions
