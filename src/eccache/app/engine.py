@@ -37,6 +37,7 @@ from eccache.ports.telemetry import Level
 R = TypeVar("R")
 T = TypeVar("T")
 _DISPLAY_CHARACTERS = 80
+_CAUSE_CHARACTERS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -318,11 +319,21 @@ class ECCacheEngine(Generic[T]):
     def _write(self, ref: EntryRef, staged: Staged) -> bool:
         """Carry out one accepted put; the writer's job. True if it did not fail."""
         outcome = guarded(
-            self._parts.telemetry, "writer", lambda: self._store(ref, staged), otherwise=None
+            self._parts.telemetry, "writer", lambda: self._stored(ref, staged), otherwise=None
         )
         staged.release()
         self._parts.telemetry.count("failed_puts" if outcome is None else outcome.value)
         return outcome is not None
+
+    def _stored(self, ref: EntryRef, staged: Staged) -> PutOutcome | None:
+        """Store; None, and a warning, if the store could not, which needs no report to anybody."""
+        try:
+            return self._store(ref, staged)
+        except StoreFault as fault:
+            self._parts.telemetry.event(
+                Level.WARNING, "engine.put.failed", cause=str(fault)[:_CAUSE_CHARACTERS]
+            )
+            return None
 
     def _store(self, ref: EntryRef, staged: Staged) -> PutOutcome:
         created = str(int(self._parts.clock.unix()))

@@ -200,14 +200,30 @@ def test_a_borrowed_tensor_that_stays_is_stored() -> None:
         assert torch.equal(tensor, found)
 
 
-def test_a_put_that_fails_is_counted_and_the_next_one_works() -> None:
-    """A fault of the store costs one entry."""
-    with engine_over(Failing(memory_store(), "put", StoreFault("disk full"))) as cache:
+@pytest.mark.parametrize(
+    ("fault", "unexpected", "line"),
+    [
+        (
+            StoreFault("disk full", remedy="free space"),
+            0,
+            "engine.put.failed cause='[ECC-STORE] disk full Remedy: free space'",
+        ),
+        (OSError(5, "EIO"), 1, "writer.fault.absorbed error='OSError' cause='[Errno 5] EIO'"),
+    ],
+)
+def test_a_put_that_fails_is_counted_and_the_next_one_works(
+    caplog: pytest.LogCaptureFixture, fault: Exception, unexpected: int, line: str
+) -> None:
+    """It costs one entry. What a store says of itself is nothing that nobody expected."""
+    with engine_over(Failing(memory_store(), "put", fault)) as cache:
         assert cache.put("h", OUTPUT)
         assert not cache.flush(LONG)
         stored(cache)
         stats = cache.stats()
+        faults = cache._parts.telemetry.total("faults:writer")  # noqa: SLF001 - tests look behind
     assert (2, 1, 1) == (stats.puts, stats.stored, stats.failed_puts)
+    assert unexpected == faults
+    assert [line] == caplog.messages
 
 
 @pytest.mark.parametrize("fault", [StoreFault("input/output error"), OSError(5, "EIO")])

@@ -268,6 +268,33 @@ def test_copies_that_wait_are_bounded_and_those_left_out_counted(
     assert 1 == host.local.stats().entries
 
 
+class Full(WrappedStore):
+    """A local store that can't store."""
+
+    def put(self, ref: EntryRef, frame: Frame) -> PutOutcome:
+        """Refuse."""
+        raise StoreFault("disk full", remedy="free space")
+
+
+def test_a_copy_that_the_local_store_can_not_take_is_left_out_and_no_unexpected_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is served all the same; what the store says of itself is logged with its remedy."""
+    remote = shared()
+    Host(lambda: Unclosed(remote)).put()
+    caplog.clear()
+    host = Host(lambda: Unclosed(remote))
+    host.tiers.local = Full(host.local)
+    assert host.cache.get("h") is not None
+    host.settle()
+    totals = host.telemetry.totals()
+    assert 1 == totals["copies_left_out"]
+    assert not [name for name in totals if name.startswith("faults")]
+    assert (
+        "tiers.copy.failed cause='[ECC-STORE] disk full Remedy: free space'" == caplog.messages[-1]
+    )
+
+
 def test_frames_that_wait_in_memory_are_bounded_by_their_bytes() -> None:
     """What came from a remote is kept for as long as the local store is busy; not any number of it."""
     remote = shared()

@@ -16,12 +16,14 @@ from eccache.app.guard import guarded
 from eccache.app.tiers.remote_tier import RemoteTier
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.entry_ref import EntryRef
+from eccache.domain.errors import StoreFault
 from eccache.domain.frame import Frame, SealedFrame
 from eccache.domain.outcomes import PutOutcome, RemoveReason
 from eccache.ports.storage import EntryInfo, EntryStore, ReadLease, StoreStats
-from eccache.ports.telemetry import Telemetry
+from eccache.ports.telemetry import Level, Telemetry
 
 MAX_PENDING_COPIES = 64
+_CAUSE_CHARACTERS = 500
 
 
 class MemoryLease:
@@ -150,9 +152,22 @@ class TieredStore:
         self._telemetry.count("copies_left_out")
 
     def _copied(self, copy: Callable[[], bool], held_nbytes: int) -> bool:
-        well = guarded(self._telemetry, "tiers", copy, otherwise=False)
+        well = guarded(
+            self._telemetry, "tiers", functools.partial(self._made, copy), otherwise=False
+        )
         self._let_go(held_nbytes)
         return well
+
+    def _made(self, copy: Callable[[], bool]) -> bool:
+        """Make *copy*; False, a count and a warning, if the local store could not do its part."""
+        try:
+            return copy()
+        except StoreFault as fault:
+            self._telemetry.count("copies_left_out")
+            self._telemetry.event(
+                Level.WARNING, "tiers.copy.failed", cause=str(fault)[:_CAUSE_CHARACTERS]
+            )
+            return False
 
     def _hold(self, nbytes: int) -> bool:
         with self._holding:
