@@ -150,6 +150,20 @@ SETUPS = {
         "takes text only",
         "multimodal model",
     ),
+    "a producer, perhaps alone": SetUp(
+        lambda root: subject(root, server=server(role="ec_producer")),
+        "server",
+        WARNING,
+        "this role never loads",
+        "a server alone needs ec_both",
+    ),
+    "a consumer, perhaps alone": SetUp(
+        lambda root: subject(root, server=server(role="ec_consumer")),
+        "server",
+        WARNING,
+        "this role never stores",
+        "a server alone needs ec_both",
+    ),
     "an encoder-decoder model": SetUp(
         lambda root: subject(root, server=server(encoder_decoder=True)),
         "server",
@@ -268,6 +282,18 @@ SETUPS = {
         "space",
         ERROR,
         "no room for a single entry",
+        "lower min_free_space_ratio",
+    ),
+    "a floor of free space that leaves no more than little that is stored": SetUp(
+        lambda root: subject(
+            root,
+            {"min_free_space_ratio": 0.9},
+            machine=machine(space=lambda _path: Space(800 * GIB, 1000 * GIB)),
+            stored_nbytes=60 << 10,
+        ),
+        "space",
+        ERROR,
+        "no room for more than the 60.0 KiB that are stored 800.0 GiB are free",
         "lower min_free_space_ratio",
     ),
     "a cap above the disk": SetUp(
@@ -558,9 +584,8 @@ def findings_of(found: Subject) -> list[Finding]:
 
 
 def test_a_sound_set_up_has_no_findings(tmp_path: Path) -> None:
-    """Whoever does everything right is not bothered, whatever the role."""
-    for role in ("ec_both", "ec_producer", "ec_consumer"):
-        assert [] == findings_of(subject(tmp_path, server=server(role=role)))
+    """Whoever does everything right is not bothered."""
+    assert [] == findings_of(subject(tmp_path))
     assert [] == findings_of(subject(tmp_path, server=None, namespace=None, stored=()))
 
 

@@ -118,7 +118,18 @@ def _check_weights(server: ServerFacts, config: CacheConfig | None) -> Iterator[
 
 
 def _check_role(server: ServerFacts) -> Iterator[Finding]:
+    """Report a role that needs another server beside this one, of which nothing is known here."""
     if server.role == "ec_producer":
-        yield ok(CHECK, "a producer stores and never loads: look for hits at its consumers")
+        yield warning(
+            CHECK,
+            "this role never loads (ec_producer)",
+            "a producer stores what it computes and has no hits of its own: only consumers have.",
+            "nothing, if consumers use the same directory; a server alone needs ec_both.",
+        )
     elif server.role == "ec_consumer":
-        yield ok(CHECK, "a consumer loads and never stores: only a producer fills the cache")
+        yield warning(
+            CHECK,
+            "this role never stores (ec_consumer)",
+            "a consumer loads what a producer stored, and misses everything else for ever.",
+            "nothing, if a producer uses the same directory; a server alone needs ec_both.",
+        )

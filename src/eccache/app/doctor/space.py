@@ -18,6 +18,7 @@ _FEW_FILES = 10_000
 SMALL_NBYTES: Final = 64 << 20
 """Less than this is less than an encoder output may take."""
 SIZES: Final = "an encoder output takes 0.1 to 150 MB"
+_MAKE_ROOM: Final = "free space, name another directory, or lower min_free_space_ratio."
 _NO_FILES: Final = frozenset(
     {
         "binfmt_misc",
@@ -81,13 +82,14 @@ def check_space(subject: Subject) -> Iterator[Finding]:
     floor_nbytes = int(space.total_nbytes * config.min_free_space_ratio)
     usable_nbytes = max(0, space.free_nbytes - floor_nbytes) + subject.stored_nbytes
     cap_nbytes = config.max_local_disk_nbytes
-    if usable_nbytes == 0:
+    if usable_nbytes < min(cap_nbytes, SMALL_NBYTES) and space.free_nbytes <= floor_nbytes:
+        stored = f"more than the {shown_bytes(usable_nbytes)} that are stored"
         yield error(
             CHECK,
-            "there is no room for a single entry",
+            f"there is no room for {stored if usable_nbytes else 'a single entry'}",
             f"{shown_bytes(space.free_nbytes)} are free on {place}, and {shown_bytes(floor_nbytes)} of it "
             f"are left free (min_free_space_ratio {config.min_free_space_ratio}).",
-            "free space, name another directory, or lower min_free_space_ratio.",
+            _MAKE_ROOM,
         )
     elif min(usable_nbytes, cap_nbytes) < SMALL_NBYTES:
         yield _too_small(place, usable_nbytes, cap_nbytes)
@@ -101,8 +103,9 @@ def check_space(subject: Subject) -> Iterator[Finding]:
             CHECK,
             f"the cap of {shown_bytes(cap_nbytes)} can't be reached",
             f"only {shown_bytes(usable_nbytes)} can be used: {shown_bytes(space.free_nbytes)} are free on "
-            f"{place}, of which {shown_bytes(floor_nbytes)} are left free.",
-            "nothing, if evicting earlier is all right; else free space or name another directory.",
+            f"{place}, of which {shown_bytes(floor_nbytes)} are left free (min_free_space_ratio "
+            f"{config.min_free_space_ratio}).",
+            f"nothing, if evicting earlier is all right; else {_MAKE_ROOM}",
         )
     else:
         yield ok(CHECK, f"{shown_bytes(usable_nbytes)} for a cap of {shown_bytes(cap_nbytes)}")
@@ -129,5 +132,5 @@ def _too_small(place: str, usable_nbytes: int, cap_nbytes: int) -> Finding:
         f"{why}, and {SIZES}: larger ones are never stored, others soon evicted.",
         "raise max_local_disk_size; it is in GiB."
         if by_cap
-        else "free space, or name another directory.",
+        else _MAKE_ROOM,
     )
