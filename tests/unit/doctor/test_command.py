@@ -254,8 +254,44 @@ def test_examining_leaves_nothing_behind(invoke: Invoke, tmp_path: Path) -> None
         result = invoke("--path", root)
         assert 0 == result.exit_code, result.output
     assert before == below(used)
-    assert {"v1", "v1/unfinished", "v1/usage"} >= below(fresh)
+    assert set() == below(fresh)
     assert not missing.exists()
+
+
+def test_the_self_test_leaves_what_was_there(tmp_path: Path) -> None:
+    """Empty places of a store that were there stay, and so does a table that has something to account for."""
+    opened, counted = tmp_path / "opened", tmp_path / "counted"
+    (opened / "v1" / "unfinished").mkdir(parents=True)
+    fill(counted)
+    (counted / "v1" / "usage").unlink()
+    before = below(counted)
+    for root in (opened, counted):
+        root.chmod(0o700)
+        try_out_root(str(root), CacheConfig(local_disk=str(root)))
+    assert {"v1", "v1/unfinished"} == below(opened)
+    assert before | {"v1/usage"} == below(counted)
+
+
+def test_a_root_inside_a_store_is_named_and_not_tried_out(invoke: Invoke, tmp_path: Path) -> None:
+    """The error names the root that was meant, and no second store is made in the first."""
+    root = tmp_path / "ec"
+    namespace = fill(root)
+    before = below(root)
+    for place in (root / "v1", root / "v1" / namespace.fingerprint):
+        result = invoke("--path", place)
+        assert 1 == result.exit_code, result.output
+        assert f"{place} is inside a store" in result.stdout
+        assert f"set local_disk to {root}." in result.stdout
+        assert "1 error, " in result.stdout
+    assert before == below(root)
+
+
+def test_a_directory_that_is_only_called_like_a_stores_own_is_a_root(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    """A release's directory, for instance."""
+    (tmp_path / "v2").mkdir(mode=0o700)
+    assert 0 == invoke("--path", tmp_path / "v2").exit_code
 
 
 def test_the_self_test_really_stores(invoke: Invoke, tmp_path: Path) -> None:

@@ -667,6 +667,23 @@ def test_a_root_without_permissions_is_named(
     assert "chmod u+rwx" in finding.remedy
 
 
+def test_a_root_that_may_not_be_entered_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in it can't be looked at, which ends no examination."""
+    look = os.stat
+
+    def refuse(path: str | Path, **how: bool) -> os.stat_result:
+        if str(path).startswith(f"{tmp_path}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (finding,) = findings_of(subject(tmp_path))
+    assert "chmod u+rwx" in finding.remedy
+
+
 def test_a_root_on_a_read_only_mount_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

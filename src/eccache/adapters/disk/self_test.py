@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Iterator
 
-from eccache.adapters.disk.layout import Layout, parent
+from eccache.adapters.disk.layout import Layout, namespaces, parent
 from eccache.adapters.disk.store import DiskStore
 from eccache.domain.entry_format import FrameError, open_verified
 from eccache.domain.entry_ref import EntryRef
@@ -17,6 +18,30 @@ from eccache.domain.tensor_spec import TensorSpec
 from eccache.ports.file_operations import FileOperations
 
 _PAYLOAD = bytes(range(256)) * 64
+
+
+@contextlib.contextmanager
+def leaving_no_trace(root: str, files: FileOperations) -> Iterator[None]:
+    """Take away what is made of a store's own places within the block, as far as nothing is in them.
+
+    A server that began with them meanwhile makes them again, as it does after any cleaning.
+
+    Args:
+        root: the store's.
+        files: file operations.
+    """
+    layout = Layout(root)
+    places = (layout.temporary, layout.quarantine, layout.usage, layout.version)
+    missing = [place for place in places if not files.exists(place)]
+    try:
+        yield
+    finally:
+        for place in missing:
+            with contextlib.suppress(OSError):
+                if place != layout.usage:
+                    files.remove_directory(place)
+                elif not namespaces(files, layout):  # else there is something to account for
+                    files.unlink(place)
 
 
 def try_out(root: str, store: DiskStore, files: FileOperations) -> None:

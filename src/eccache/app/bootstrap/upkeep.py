@@ -12,6 +12,7 @@ from eccache.adapters.disk import (
     DiskStore,
     Layout,
     described_namespaces,
+    leaving_no_trace,
     try_out,
 )
 from eccache.adapters.system import SystemClock, SystemFiles, available_memory_nbytes
@@ -82,13 +83,14 @@ def try_out_root(root: str, config: CacheConfig) -> None:
         StoreFault: a step failed.
     """
     clock, files = SystemClock(), SystemFiles()
-    store = DiskStore(
-        root,
-        policy=attrs.evolve(
-            disk_policy(config), capacity_nbytes=sys.maxsize, free_space_ratio=0, evicts=False
-        ),
-        files=files,
-        clock=clock,
-        telemetry=LocalTelemetry(clock, "eccache.self_test"),
-    )
-    try_out(root, store, files)
+    with leaving_no_trace(root, files):
+        store = DiskStore(
+            root,
+            policy=attrs.evolve(
+                disk_policy(config), capacity_nbytes=sys.maxsize, free_space_ratio=0, evicts=False
+            ),
+            files=files,
+            clock=clock,
+            telemetry=LocalTelemetry(clock, "eccache.self_test"),
+        )
+        try_out(root, store, files)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from eccache.app.doctor.finding import Finding, error, ok, warning
-from eccache.app.doctor.root import is_switched_off
+from eccache.app.doctor.root import is_switched_off, store_around
 from eccache.app.doctor.space import existing_part, kernels_own
 from eccache.app.doctor.subject import Subject
 from eccache.domain.errors import ECCacheError
@@ -62,7 +62,9 @@ def check_file_system(subject: Subject) -> Iterator[Finding]:
 
 def check_self_test(subject: Subject) -> Iterator[Finding]:
     """Store a small entry in the root, read it back verified, and remove it."""
-    if subject.self_test is None or kernels_own(subject) is not None or is_switched_off(subject):
+    if subject.self_test is None or kernels_own(subject) is not None:
+        return
+    if is_switched_off(subject) or store_around(subject) is not None:
         return
     try:
         subject.self_test()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from eccache.app.doctor.finding import Finding, error, ok, warning
 from eccache.app.doctor.space import existing_part, kernels_own
@@ -13,6 +15,8 @@ from eccache.app.doctor.subject import Subject
 from eccache.domain.namespace import FORMAT_VERSION
 
 CHECK = "root"
+_OWN_DIRECTORY: Final = re.compile(r"v[0-9]+")
+"""What a store makes in its root, by the version of its format."""
 
 
 def check_root(subject: Subject) -> Iterator[Finding]:
@@ -20,14 +24,9 @@ def check_root(subject: Subject) -> Iterator[Finding]:
     if subject.root is None or subject.config is None:
         return
     path = Path(subject.root)
-    kernels = kernels_own(subject)
-    if kernels is not None:
-        yield error(
-            CHECK,
-            f"{path} is no place for files",
-            f"{kernels.point} is a {kernels.kind} file system, which shows the kernel and keeps nothing.",
-            "set local_disk to a directory on a disk.",
-        )
+    misplaced = _misplaced(subject, path)
+    if misplaced is not None:
+        yield misplaced
         return
     try:
         status = path.stat()
@@ -61,9 +60,45 @@ def check_root(subject: Subject) -> Iterator[Finding]:
     yield from _permissions(subject, path, status)
 
 
+def _misplaced(subject: Subject, path: Path) -> Finding | None:
+    """Return what is wrong with the root's place, whatever is there."""
+    kernels = kernels_own(subject)
+    if kernels is not None:
+        return error(
+            CHECK,
+            f"{path} is no place for files",
+            f"{kernels.point} is a {kernels.kind} file system, which shows the kernel and keeps nothing.",
+            "set local_disk to a directory on a disk.",
+        )
+    around = store_around(subject)
+    if around is not None:
+        return error(
+            CHECK,
+            f"{path} is inside a store",
+            f"{around} is the store's root, and its entries are not found from here; another one would be "
+            "made within.",
+            f"set local_disk to {around}.",
+        )
+    return None
+
+
 def is_switched_off(subject: Subject) -> bool:
     """Return whether a file stands where the store's own directory would."""
-    return subject.root is not None and (Path(subject.root) / f"v{FORMAT_VERSION}").is_file()
+    # What can't be looked at is said elsewhere, and `Path` would raise.
+    return subject.root is not None and os.path.isfile(f"{subject.root}/v{FORMAT_VERSION}")  # noqa: PTH113
+
+
+def store_around(subject: Subject) -> Path | None:
+    """Return the root of the store whose own directories the root is among; None if it is in none."""
+    if subject.root is None:
+        return None
+    path = Path(subject.root)
+    for place in (path, *path.parents):
+        if _OWN_DIRECTORY.fullmatch(place.name) and (
+            os.path.isfile(place / "usage") or os.path.isdir(place / "unfinished")  # noqa: PTH112, PTH113
+        ):
+            return place.parent
+    return None
 
 
 def _missing(subject: Subject, path: Path) -> Iterator[Finding]:

@@ -130,7 +130,5 @@ def _too_small(place: str, usable_nbytes: int, cap_nbytes: int) -> Finding:
         CHECK,
         f"only {shown_bytes(min(usable_nbytes, cap_nbytes))} can be stored",
         f"{why}, and {SIZES}: larger ones are never stored, others soon evicted.",
-        "raise max_local_disk_size; it is in GiB."
-        if by_cap
-        else _MAKE_ROOM,
+        "raise max_local_disk_size; it is in GiB." if by_cap else _MAKE_ROOM,
     )
