@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -317,6 +319,77 @@ def test_the_self_test_evicts_nothing(invoke: Invoke, tmp_path: Path) -> None:
     ):
         try_out_root(str(root), config)
         assert before == below(root)
+
+
+def test_variables_before_the_command_are_those_of_what_is_examined(tmp_path: Path) -> None:
+    """As a shell and `env` take them, from the start of the interpreter on; values are not repeated."""
+    (tmp_path / "module_of_the_server.py").write_text("")
+    root = tmp_path / "ec"
+    examined = subprocess.run(
+        [
+            *(sys.executable, "-c", _DOCTOR, "doctor", "--json", "--"),
+            *("ECCACHE_EPOCH=a secret", "/usr/bin/env", f"ECCACHE_LOCAL_DISK={root}"),
+            f"PYTHONPATH={os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 0 == examined.returncode, examined.stderr
+    found = json.loads(examined.stdout)
+    rows = {row["name"]: (row["value"], row["source"]) for row in found["configuration"]}
+    assert ("a secret", "environment variable ECCACHE_EPOCH") == rows["epoch"]
+    assert str(root) == found["root"]
+    told = "with the variables before the command: ECCACHE_EPOCH, ECCACHE_LOCAL_DISK, PYTHONPATH"
+    assert [told, "imported"] == examined.stderr.splitlines()
+
+
+_DOCTOR = """
+import importlib.util, sys
+from eccache.app.cli import main
+if importlib.util.find_spec("module_of_the_server"):
+    print("imported", file=sys.stderr)
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--", "env", "-i", "vllm", "serve", "org/vlm"], "not -i: leave it out"),
+        (["A=B", "--", "vllm", "serve", "org/vlm"], "Write -- before"),
+        (["A=B", "vllm", "serve", "org/vlm"], "Write -- before"),
+    ],
+)
+def test_variables_that_are_not_understood_are_refused(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    """Another environment than the server's is not examined in silence."""
+    monkeypatch.setattr(sys, "orig_argv", ["python", "eccache", "doctor", *words])
+    result = invoke(*words)
+    assert 2 == result.exit_code, result.output
+    assert why in " ".join(result.stderr.split())
+
+
+def test_the_program_is_run_anew_as_it_was_without_the_variables(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options of both sides stay where they were."""
+    words = ["--strict", "--", "env", "A=1", "B=x=y", "vllm", "serve", "org/vlm", "--config", "C=2"]
+    monkeypatch.setattr(sys, "orig_argv", ["python", "eccache", "doctor", *words])
+    started: list[tuple[list[str], dict[str, str]]] = []
+
+    def execve(_path: str, arguments: list[str], environment: dict[str, str]) -> None:
+        started.append((arguments, environment))
+        sys.exit(0)
+
+    monkeypatch.setattr(os, "execve", execve)
+    invoke(*words)
+    ((arguments, environment),) = started
+    kept = ["--strict", "--", "vllm", "serve", "org/vlm", "--config", "C=2"]
+    assert ["python", "eccache", "doctor", *kept] == arguments
+    assert ("1", "x=y") == (environment["A"], environment["B"])
+    assert "C" not in environment
 
 
 def test_the_difference_of_two_namespaces(invoke: Invoke, tmp_path: Path) -> None:

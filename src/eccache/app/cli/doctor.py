@@ -11,6 +11,7 @@ import click
 
 from eccache.app.cli.failure import EXIT_FOUND, failures_explained
 from eccache.app.cli.output import columns, counted, print_json
+from eccache.app.cli.variables import heed_variables
 
 if TYPE_CHECKING:
     from eccache.app.doctor import Finding, Subject
@@ -51,7 +52,8 @@ def command(
 ) -> None:
     """Say why there are no hits, and what else is wrong, each with cause and remedy.
 
-    ARGUMENTS are those of `vllm serve`, or its whole command line, behind `--`:
+    ARGUMENTS are those of `vllm serve`, or its whole command line with the variables before it, behind
+    `--`:
 
     \b
         eccache doctor -- MODEL --ec-transfer-config '{...}'
@@ -67,6 +69,7 @@ def command(
         settings: dict[str, Any] = {} if path is None else {"local_disk": str(path.absolute())}
         if diff is not None:
             sys.exit(_print_difference(diff, settings, as_json=as_json))
+        heed_variables(arguments)
         from eccache.app.doctor import Severity, examine
         from eccache.app.doctor.gather import gather
 
