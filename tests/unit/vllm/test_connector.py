@@ -1,6 +1,7 @@
 """The connector as vLLM makes it: real engine, real store, real ledger, in one process."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -15,8 +16,10 @@ from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase, ECCo
 from vllm.distributed.ec_transfer.ec_connector.factory import ECConnectorFactory
 
 from eccache.adapters.vllm.content import Contents
+from eccache.app.telemetry import LocalTelemetry
 from eccache.app.vllm import ECCacheConnector
 from eccache.domain.errors import ConfigError
+from eccache.ports.telemetry import Level
 from tests.e2e.entry_files import DAMAGES, entry_file_of, entry_files
 from tests.e2e.waiting import eventually
 from tests.unit.vllm.conftest import MakeConfig
@@ -71,6 +74,25 @@ def ask(engine: Engine, name: str, *inputs: Input, **more: Any) -> Any:
     request = make_request(name, *inputs, block_hasher=engine.block_hasher, **more)
     engine.serve(request)
     return request
+
+
+def test_a_start_says_once_where_entries_are(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Directory, cap and namespace; nothing of a cache that is switched off, which is a line of its own."""
+    said: list[tuple[Level, dict[str, object]]] = []
+
+    def event(_: LocalTelemetry, level: Level, event: str, **fields: object) -> None:
+        if event == "vllm.cache.opened":
+            said.append((level, fields))
+
+    monkeypatch.setattr(LocalTelemetry, "event", event)
+    start()
+    start(enabled=False)
+    ((level, fields),) = said
+    assert Level.INFO is level
+    assert re.fullmatch(r"[0-9a-f]{16}", str(fields.pop("namespace")))
+    assert {"store": str(tmp_path), "cap": "64.0 GiB"} == fields
 
 
 def test_a_restarted_engine_loads_what_was_stored(start: Start, tmp_path: Path) -> None:

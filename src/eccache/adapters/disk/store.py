@@ -91,6 +91,11 @@ class DiskStore:
         """The directory."""
         return self._layout.root
 
+    @property
+    def capacity_nbytes(self) -> int:
+        """The cap."""
+        return self._parts.policy.capacity_nbytes
+
     def contains(self, ref: EntryRef) -> bool:
         """Return whether there is a file of *ref*'s name: one system call."""
         return self._files.exists(self._layout.entry(ref))

@@ -12,6 +12,7 @@ import attrs
 from eccache.adapters.disabled import DisabledStore
 from eccache.adapters.disk import DiskPolicy, DiskStore, Durability, open_shared_memory_store
 from eccache.adapters.system import SystemFiles, answers_by_itself, available_memory_nbytes
+from eccache.app.amounts import shown_bytes
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig
 from eccache.app.prompt_answers import PromptAnswers
@@ -75,6 +76,17 @@ def prompt_answers(store: EntryStore) -> PromptAnswers:
     if isinstance(local, DiskStore) and waits_for_nobody(local):
         return PromptAnswers(local, alone=local is store)
     return PromptAnswers()
+
+
+def described_place(store: EntryStore) -> dict[str, str]:
+    """Return what an operator wants to know of where *store*, opened by `open_store`, keeps entries.
+
+    Nothing where it keeps none, which was said already.
+    """
+    local = _local_part(store)
+    if not isinstance(local, DiskStore):
+        return {}
+    return {"store": local.root, "cap": shown_bytes(local.capacity_nbytes)}
 
 
 def _local_part(store: EntryStore) -> EntryStore:

@@ -30,7 +30,7 @@ from eccache.adapters.vllm.weights_identity import weights_identity
 from eccache.adapters.vllm.weights_watch import ResetWatch
 from eccache.adapters.vllm.worker_side import WorkerRole, WorkerSide
 from eccache.app.bootstrap import namespace_of, open_engine
-from eccache.app.bootstrap.stores import open_store, waits_for_nobody
+from eccache.app.bootstrap.stores import described_place, open_store, waits_for_nobody
 from eccache.app.bounded_calls import BoundedCalls
 from eccache.app.config import CacheConfig, load_config
 from eccache.app.promises.assembly import PromiseParts, open_promises
@@ -46,6 +46,7 @@ from eccache.domain.errors import ConfigError
 from eccache.domain.namespace import Namespace
 from eccache.ports.lookup import Item
 from eccache.ports.storage import EntryStore
+from eccache.ports.telemetry import Level
 
 LOGGER = "vllm.eccache"
 """Below vLLM's own logger, whose handler and level it gets; eccache configures no logging."""
@@ -103,6 +104,10 @@ def scheduler(vllm_config: Any) -> SchedulerParts:
     reports = ReportReceiver(token) if output_is_dropped(vllm_config) else None
     contents = Contents(sharing.hasher_of(vllm_config.model_config))
     store = open_store(common.config, common.namespace, common.clock, common.telemetry)
+    if place := described_place(store):
+        common.telemetry.event(
+            Level.INFO, "vllm.cache.opened", **place, namespace=common.namespace.fingerprint
+        )
     probes = BoundedCalls("eccache-probe", max_lost=1)
     probe = BoundedProbe(
         store,
