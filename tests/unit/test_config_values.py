@@ -90,6 +90,24 @@ def test_the_constructor_refuses_what_the_sources_refuse(values: dict[str, objec
         CacheConfig(**values)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("written", "shown", "meant"),
+    [
+        (68719476736, "68719476736", "write 64 if"),
+        ("2147483648000", "2147483648000", "write 2000 if"),
+        (10**9, "1000000000", "write 0.93 if"),
+        (10**400, "1" + "0" * 79 + "...", "above 0 and below 1,000,000,000"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_bytes_given_for_gib_are_told(written: object, shown: str, meant: str) -> None:
+    """The value is the user's own, and what he probably meant is in the unit that is wanted."""
+    with pytest.raises(ConfigError) as refused:
+        load_config({"max_local_disk_size": written}, environ={})
+    assert f"max_local_disk_size: {shown}" in refused.value.cause
+    assert meant in refused.value.remedy
+
+
 READ: list[tuple[dict[str, object], str, object]] = [
     ({"local_cpu": "True"}, "local_cpu", True),
     ({"local_cpu": "false", "local_disk": "/x"}, "local_cpu", False),

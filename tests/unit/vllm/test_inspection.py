@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,6 +58,35 @@ def test_a_server_without_the_cache_is_seen(model_folder: Path) -> None:
     found = inspect_server(["--model", str(model_folder), "--language-model-only"])
     assert (None, None) == (found.connector, found.role)
     assert not found.multimodal
+
+
+@pytest.mark.parametrize(
+    ("limits", "takes"), [({"image": 0, "video": 0}, False), ({"image": 0}, True)]
+)
+def test_limits_that_leave_text_alone_are_seen(
+    model_folder: Path,
+    limits: dict[str, int],
+    takes: bool,  # noqa: FBT001
+) -> None:
+    """A model that takes pictures and videos, of which the server allows none."""
+    found = inspect_server(arguments(model_folder, "--limit-mm-per-prompt", json.dumps(limits)))
+    assert takes is found.multimodal
+
+
+def test_a_processor_that_fails_is_left_to_the_start() -> None:
+    """The examination goes on: a start says what fails."""
+
+    class Failing:
+        """A model whose tokenizer is missing."""
+
+        multimodal_config = SimpleNamespace(language_model_only=False)
+
+        @property
+        def supports_multimodal_inputs(self) -> bool:
+            """Fail."""
+            raise OSError("no tokenizer")
+
+    assert inspection._takes_media(Failing())  # noqa: SLF001 - a model like that has no configuration
 
 
 def test_what_would_refuse_the_start_is_said_before_it(model_folder: Path) -> None:

@@ -56,7 +56,6 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
         refusal = refused
     identity = model_identity(config, vllm_version=vllm.__version__)
     model, transfer, lora = config.model_config, config.ec_transfer_config, config.lora_config
-    multimodal = model.multimodal_config
     return ServerFacts(
         model=identity.model,
         encoder_dtype=identity.encoder_dtype,
@@ -66,13 +65,24 @@ def inspect_server(arguments: Sequence[str]) -> ServerFacts:
         module=None if transfer is None else transfer.ec_connector_module_path,
         role=None if transfer is None else transfer.ec_role,
         extra_config={} if transfer is None else transfer.ec_connector_extra_config,
-        multimodal=multimodal is not None and not multimodal.language_model_only,
+        multimodal=_takes_media(model),
         encoder_decoder=bool(model.is_encoder_decoder),
         tower_adapters=lora is not None and bool(lora.enable_tower_connector_lora),
         unknown=identity.unknown,
         replaces_weights=foreseen_replacement(config),
         sleeps=bool(model.enable_sleep_mode),
     )
+
+
+def _takes_media(model: Any) -> bool:
+    """Return whether a server of *model* lets anything but text in, which limits of inputs may forbid too."""
+    multimodal = model.multimodal_config
+    if multimodal is None or multimodal.language_model_only:
+        return False
+    try:
+        return bool(model.supports_multimodal_inputs)
+    except Exception:  # noqa: BLE001 - of the model's processor; or a release that has it elsewhere
+        return True  # a start says what fails, and better
 
 
 _TORCHS_COMPANIONS = re.compile("torchvision|torchaudio|torchcodec")

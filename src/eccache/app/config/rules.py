@@ -54,6 +54,7 @@ def one_of(*allowed: str) -> Rule:
 
 TOO_LARGE: Final = 10**9
 """No size in GiB and no time in seconds needs as much. Timers and 64 bits hold not even ten times of it."""
+_GIB: Final = 1 << 30
 
 
 def number(
@@ -103,9 +104,7 @@ def number(
         if isinstance(value, float) and not math.isfinite(value):
             raise refusal(field.name, value, "is not finite", remedy)
         if value >= TOO_LARGE:
-            raise refusal(
-                field.name, value, "is too large", f"write {wanted} and below {TOO_LARGE:,}."
-            )
+            raise refusal(field.name, value, "is too large", _remedy_of_large(value, unit, wanted))
         if (
             (above is not None and value <= above)
             or (at_least is not None and value < at_least)
@@ -114,6 +113,13 @@ def number(
             raise refusal(field.name, value, "is out of bounds", remedy)
 
     return rule
+
+
+def _remedy_of_large(value: float, unit: str, wanted: str) -> str:
+    """Return what to write in place of *value*, which may be a number of bytes where GiB are wanted."""
+    if unit == "GiB" and value < TOO_LARGE * _GIB:
+        return f"the unit is GiB: write {round(value / _GIB, 2):g} if that is a number of bytes."
+    return f"write {wanted} and below {TOO_LARGE:,}."
 
 
 def client_id_trust(_: object, field: attrs.Attribute[Any], value: object) -> None:

@@ -75,7 +75,8 @@ def passed_through(meaning: str) -> Any:  # noqa: ANN401 - as setting()
 
 
 def _as_float(value: object) -> object:
-    return float(min(value, rules.TOO_LARGE)) if type(value) is int else value
+    # What is too large stays as it was written, for the words that refuse it; a float might not hold it.
+    return float(value) if type(value) is int and value < rules.TOO_LARGE else value
 
 
 def _frozen_copy(values: object) -> object:

@@ -72,7 +72,8 @@ def _check_model(server: ServerFacts) -> Iterator[Finding]:
             CHECK,
             f"{server.model} takes text only, as it is configured",
             "there is no encoder whose outputs could be cached.",
-            "serve a multimodal model, and leave out --language-model-only.",
+            "serve a multimodal model, and leave out --language-model-only and limits of 0 in "
+            "--limit-mm-per-prompt.",
         )
     if server.encoder_decoder:
         yield error(
