@@ -51,6 +51,15 @@ def test_gc_counts_anew(filled: Filled, invoke: Invoke) -> None:
     assert 3 == store.stats().entries
 
 
+@pytest.mark.parametrize("text", ["64GB", "64 GiB", "0", "-1", "nan", "inf", ""])
+def test_a_size_that_is_none_is_a_usage_error(filled: Filled, invoke: Invoke, text: str) -> None:
+    """A slip in a cap removes nothing, and the unit is named."""
+    result = invoke("gc", "--path", filled.root, "--max-size", text)
+    assert 2 == result.exit_code
+    assert f"{text!r} is no size; write a number of GiB above 0: 64." in result.stderr
+    assert 4 == len(entries(filled.root))
+
+
 def test_gc_keeps_a_cap_that_is_named(filled: Filled, invoke: Invoke) -> None:
     """The least recently used entries go until the rest fits."""
     cap_nbytes = 60 * 1024

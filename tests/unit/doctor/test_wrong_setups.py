@@ -468,7 +468,7 @@ SETUPS = {
         ),
         "versions",
         WARNING,
-        "LMCache is configured and not installed",
+        "LMCache is configured and not installed remote_url builds a tier that needs it",
         "pip install --no-deps lmcache",
     ),
     "another system": SetUp(
@@ -498,6 +498,13 @@ SETUPS = {
         ERROR,
         "remote_url is no URL it has no ://",
         "for instance redis://cache:6379",
+    ),
+    "a remote URL of a misspelt scheme, where LMCache can't be asked": SetUp(
+        lambda root: with_remote(root, "redsi://cache:6379"),
+        "remote tier",
+        WARNING,
+        "redsi:// is no scheme of LMCache's own",
+        "write redis://",
     ),
     "a remote URL of a scheme that nobody knows": SetUp(
         lambda root: with_remote(
@@ -623,6 +630,12 @@ def test_a_remote_tier_that_answers_is_told_and_one_that_is_switched_off_is_not_
     assert Severity.OK is finding.severity
     off = subject(tmp_path, settings | {"enabled": False}, try_tier=lambda: "RemoteBackend")
     assert "remote tier" not in {finding.check for finding in examine(off)}
+
+
+@pytest.mark.parametrize("url", ["REDIS://cache:6379", "valkey://cache", "ours://cache", ""])
+def test_a_scheme_that_lmcache_or_a_plug_in_may_have_is_no_fault(tmp_path: Path, url: str) -> None:
+    """Where LMCache can't be asked, what is near none of its schemes may be another's."""
+    assert [] == findings_of(with_remote(tmp_path, url))
 
 
 def test_a_missing_root_is_no_fault_where_it_can_be_made(tmp_path: Path) -> None:

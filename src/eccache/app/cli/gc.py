@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,23 @@ if TYPE_CHECKING:
     from eccache.ports.maintenance import Amount, CollectReport
 
 
+def _gib(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        size_gib = float(text)
+    except ValueError:
+        size_gib = math.nan
+    if not 0 < size_gib < math.inf:
+        raise click.BadParameter(f"{text!r} is no size; write a number of GiB above 0: 64.")
+    return size_gib
+
+
 @click.command("gc")
 @store_options
 @click.option(
     "--max-size",
-    type=click.FloatRange(min=0, min_open=True),
+    callback=_gib,
     default=None,
     metavar="GIB",
     help="The cap to keep, in GiB. [default: the configured max_local_disk_size, if there is one]",

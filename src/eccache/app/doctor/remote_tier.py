@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -14,6 +15,32 @@ from eccache.domain.errors import ConfigError, StoreFault
 CHECK = "remote tier"
 _URL: Final = "remote_url"
 _EXAMPLE: Final = "redis://cache:6379"
+_SCHEMES: Final = (
+    *(
+        "audit",
+        "azure",
+        "bigtable",
+        "blackhole",
+        "eic",
+        "external",
+        "fs",
+        "hf3fs",
+        "infinistore",
+        "lm",
+    ),
+    *(
+        "mock",
+        "mooncakestore",
+        "plugin",
+        "redis",
+        "redis-cluster",
+        "redis-sentinel",
+        "rediss",
+        "resp",
+    ),
+    *("s3", "sagemaker-hyperpod", "unix", "valkey"),
+)
+_NEAR: Final = 0.75
 _UNKNOWN_SCHEME: Final = "No adapter found"
 _NEVER: Final = re.compile(
     r"(?:LMCache's \w+ is not connected: )?"
@@ -36,7 +63,9 @@ def check_remote_tier(subject: Subject) -> Iterator[Finding]:
             f"write scheme, host and port, for instance {_EXAMPLE}",
         )
         return
-    if subject.try_tier is None:
+    if subject.try_tier is None:  # LMCache, which knows its schemes, is missing or may not be asked
+        if isinstance(url, str):
+            yield from _slips(url)
         return
     shown = for_people(_URL, url) if url else "LMCache"
     try:
@@ -50,6 +79,19 @@ def check_remote_tier(subject: Subject) -> Iterator[Finding]:
         yield _fault_of(shown, for_people("cause", cause).rstrip("."))
     else:
         yield ok(CHECK, f"{shown} answers ({parts})")
+
+
+def _slips(url: str) -> Iterator[Finding]:
+    """Report a scheme that is nearly one of LMCache's; any other may be a plug-in's."""
+    scheme, separator, _ = url.partition("://")
+    near = difflib.get_close_matches(scheme.lower(), _SCHEMES, n=1, cutoff=_NEAR)
+    if separator and near and scheme.lower() not in _SCHEMES:
+        yield warning(
+            CHECK,
+            f"{scheme}:// is no scheme of LMCache's own",
+            "unless a plug-in has it, the tier connects to nothing.",
+            f"write {near[0]}://, which is the nearest; nothing, if a plug-in has it.",
+        )
 
 
 def _fault_of(shown: str, cause: str) -> Finding:

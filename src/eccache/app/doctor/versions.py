@@ -34,11 +34,12 @@ def check_versions(subject: Subject) -> Iterator[Finding]:
                 f"pip install '{name}>={wanted}'",
             )
     if subject.config is not None and subject.config.lmcache and installed["lmcache"] is None:
+        keys = sorted(subject.config.lmcache)
         yield warning(
             CHECK,
             "LMCache is configured and not installed",
-            f"{', '.join(sorted(subject.config.lmcache))} build a tier that needs it; without it, that tier "
-            "misses.",
+            f"{', '.join(keys)} {'builds' if len(keys) == 1 else 'build'} a tier that needs it; without it, "
+            "that tier misses.",
             "pip install --no-deps lmcache, and 'eccache[lmcache]' for what its path needs.",
         )
     if machine.system != "Linux":
