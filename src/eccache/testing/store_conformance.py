@@ -8,8 +8,8 @@ class TestMyStore(EntryStoreConformance):
         return MyStore(place, capacity_nbytes)
 ```
 
-A store that several processes open at one place subclasses `SharedStoreConformance` instead, one that
-has a cap `CappedStoreConformance` too.
+A capped store that several processes share at one place subclasses `SharedStoreConformance` instead, one
+that only has a cap `CappedStoreConformance` too.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class CappedStoreConformance(StoreTests):
 
 
 class SharedStoreConformance(EntryStoreConformance, CappedStoreConformance):
-    """For stores that several processes open at one place: each sees what the others did."""
+    """For capped stores that several processes share at one place: each sees what the others did."""
 
     def test_instances_see_each_other(self, store: EntryStore, tmp_path: Path) -> None:
         """What one instance published another serves at once; what one removed is gone for all."""
