@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import os
 import subprocess
 import sys
 import types
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +177,6 @@ PATCHES = {
     "forward of a class": within(siglip.SiglipMLP, "forward"),
     "forward of a class of torch": within(torch.nn.LayerNorm, "forward"),
     "calling any module": within(torch.nn.Module, "_call_impl", scaled_norms),
-    "a function of torch": within(torch.nn.functional, "scaled_dot_product_attention"),
     "a function of the modeling module": within(
         qwen, "apply_rotary_pos_emb_vision", host="qwen2_5_vl"
     ),
@@ -339,6 +341,36 @@ class Opaque:
         self.by = by
 
 
+def by_environment(function: Function) -> Function:
+    """A replacement that reads the environment."""
+    return lambda *args: times(function(*args), float(os.environ.get("FACTOR", "2")))
+
+
+def by_variable(function: Function) -> Function:
+    """A replacement that reads a text of the environment by a function."""
+    return lambda *args: times(function(*args), float(os.getenv("FACTOR", "2")))
+
+
+def by_other_name(function: Function) -> Function:
+    """A replacement that has the environment by another name."""
+    return lambda *args: times(function(*args), float(ENVIRONMENT.get("FACTOR", "2")))
+
+
+def by_module_name(function: Function) -> Function:
+    """A replacement that asks for a global by a text."""
+    return lambda *args: times(function(*args), globals()["FACTOR"])
+
+
+def by_import(function: Function) -> Function:
+    """A replacement that asks for a module by a text."""
+    return lambda *args: times(function(*args), importlib.import_module(__name__).FACTOR)
+
+
+def by_context(function: Function) -> Function:
+    """A replacement that reads a context variable."""
+    return lambda *args: times(function(*args), CONTEXT.get())
+
+
 def by_tensor(function: Function) -> Function:
     """A replacement that holds a tensor."""
     factor = torch.tensor(2.0)
@@ -359,7 +391,15 @@ def by_module(function: Function) -> Function:
 
 OPAQUE = Opaque(2.0)
 ONES = torch.ones(1)
+CONTEXT = ContextVar("CONTEXT", default=2.0)
+ENVIRONMENT = os.environ
 UNTOLD = {
+    "a context variable": on(MLP, "forward", by_context),
+    "the environment": on(MLP, "forward", by_environment),
+    "the environment, by a function": on(MLP, "forward", by_variable),
+    "the environment, by another name": on(MLP, "forward", by_other_name),
+    "a global by a text": on(MLP, "forward", by_module_name),
+    "a module by a text": on(MLP, "forward", by_import),
     "a tensor": on(MLP, "forward", by_tensor),
     "an object": on(MLP, "forward", by_opaque),
     "a module": on(MLP, "forward", by_module),

@@ -21,7 +21,7 @@ class Bypass(enum.Enum):
     POSITIONAL = "positional"
     """The output is asked for as a tuple, in which a place says nothing of what is in it."""
     PATCHED = "patched"
-    """The encoder's code was replaced by some whose content can't be told."""
+    """Functions of torch were replaced, or code or state of the encoder is such that it can't be told."""
     ADAPTER = "adapter"
     """An adapter (LoRA and its kin) lies in the encoder and can be switched at any time."""
     WEIGHTS = "weights"

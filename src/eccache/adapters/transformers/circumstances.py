@@ -7,18 +7,22 @@ from torch.backends import cuda, cudnn
 from torch.nn.modules import module as torch_module
 
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
+from eccache.adapters.transformers.torch_functions import TorchFunctions
 
 try:
     from transformers.utils.output_capturing import _active_collector
 except ImportError:  # an earlier release, without a collector that an outer call could have started
     _active_collector = None
 
+_functions = TorchFunctions()
+
 
 def require_plain_execution() -> None:
     """Raise if code runs in a way in which a stored output can't stand in for it.
 
     Raises:
-        UncacheableError: it is traced, watched by global hooks, or its intermediate values are collected.
+        UncacheableError: it is traced, watched by global hooks, its intermediate values are collected, or
+            functions of torch were replaced.
     """
     if torch._C._is_tracing():  # noqa: SLF001 - what torch.jit.is_tracing() asks, but with a type
         raise UncacheableError(Bypass.COMPILED, "the call is being traced")
@@ -28,6 +32,9 @@ def require_plain_execution() -> None:
         raise UncacheableError(
             Bypass.INTERMEDIATES, "an outer call collects hidden states or attentions"
         )
+    foreign = _functions.foreign()
+    if foreign is not None:
+        raise UncacheableError(Bypass.PATCHED, f"{foreign} was replaced")
 
 
 def circumstances(device: torch.device) -> dict[str, str]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
+import importlib
+import logging
+import os
 import sys
 import types
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Final
 
 import torch
@@ -23,6 +30,66 @@ _RELEASED: Final = frozenset(
 )
 """Packages whose code is digested, but what else their modules hold is as it was released."""
 _MOVERS: Final = frozenset({"AlignDevicesHook", "CpuOffload"})
+PLAIN: Final = (type(None), type(...), bool, int, float, complex, str, bytes)
+TORCH_VALUES: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+WITHOUT_PART: Final = (logging.Logger, ContextVar)
+"""What code may hold without its output depending on it; the framework's own variables are watched."""
+WRAPPING: Final[Mapping[type, tuple[str, ...]]] = {
+    classmethod: ("__func__",),
+    functools.cached_property: ("func",),
+    functools.partial: ("func", "args", "keywords"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools._lru_cache_wrapper: ("__wrapped__",),  # noqa: SLF001 - the type has no public name
+    property: ("fget",),
+    staticmethod: ("__func__",),
+    types.MethodType: ("__self__", "__func__"),
+}
+"""What holds a function, and in which attributes."""
+BUILT_IN: Final = (
+    types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+)
+FUNCTIONS: Final = (types.FunctionType, types.MethodType, functools.partial)
+UNTOLD_NAMES: Final = frozenset({"__import__", "environ", "getenv", "globals", "import_module"})
+"""By these code gets at what none of its names tells."""
+_UNTOLD: Final = (
+    os.environ,
+    os.getenv,
+    importlib.import_module,
+    builtins.globals,
+    builtins.__import__,
+)
+_BOOKKEEPING: Final = frozenset(
+    {
+        *vars(torch.nn.Module()),
+        *("_hf_hook", "_is_hf_initialized", "_old_forward", "generation_config"),
+    }
+)
+"""Attributes of modules by which torch and the framework keep order, and which are looked at elsewhere."""
+
+
+def is_untold(value: object) -> bool:
+    """Return whether *value* is a way to what can't be told, whatever name it has."""
+    return isinstance(value, ContextVar) or any(value is one for one in _UNTOLD)
+
+
+def is_state(module: torch.nn.Module, name: str) -> bool:
+    """Return whether code may compute with what lies on *module* by this name."""
+    return name not in _BOOKKEEPING and not (
+        name.startswith("_") and any(name in vars(base) for base in _framework(type(module)))
+    )
+
+
+def _framework(kind: type) -> Iterator[type]:
+    """Yield bases by which the framework keeps plans and lists of names on every model."""
+    for base in kind.__mro__:
+        if root(base.__module__) == "transformers" and ".models." not in base.__module__:
+            yield base
 
 
 def is_code(value: object) -> bool:

@@ -14,27 +14,38 @@ from __future__ import annotations
 import builtins
 import functools
 import hashlib
-import logging
+import json
 import types
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
 from typing import Any, Final
 
 import attrs
 import torch
+from transformers import PreTrainedConfig
 
 from eccache.adapters.transformers.bypass import Bypass
 from eccache.adapters.transformers.bytecode import code_digest, code_names
 from eccache.adapters.transformers.code_kinds import (
+    BUILT_IN,
+    FUNCTIONS,
     KNOWN_BY_NAME,
+    PLAIN,
+    TORCH_VALUES,
+    UNTOLD_NAMES,
+    WITHOUT_PART,
+    WRAPPING,
     is_code,
     is_compiled,
     is_own,
+    is_state,
     is_unreleased,
+    is_untold,
     only_moves,
     root,
 )
 from eccache.adapters.transformers.code_places import ABSENT, CodePlaces
+from eccache.adapters.transformers.settings import objects_of
+from eccache.adapters.transformers.weights import is_readable
 
 _NO_PART: Final = "transformers.generation."
 """Models inherit it; no encoder runs it."""
@@ -54,31 +65,6 @@ _NOT_RUN: Final = frozenset(
     }
 )
 """Special methods of a module that have no part in a call of it. (torch itself replaces some.)"""
-_PLAIN: Final = (type(None), type(...), bool, int, float, complex, str, bytes)
-_TORCH_VALUES: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)
-_WITHOUT_PART: Final = (logging.Logger, ContextVar)
-"""What code may hold without its output depending on it; the framework's own variables are watched."""
-_WRAPPING: Final[Mapping[type, tuple[str, ...]]] = {
-    classmethod: ("__func__",),
-    functools.cached_property: ("func",),
-    functools.partial: ("func", "args", "keywords"),
-    functools.partialmethod: ("func", "args", "keywords"),
-    functools._lru_cache_wrapper: ("__wrapped__",),  # noqa: SLF001 - the type has no public name
-    property: ("fget",),
-    staticmethod: ("__func__",),
-    types.MethodType: ("__self__", "__func__"),
-}
-"""What holds a function, and in which attributes."""
-_BUILT_IN: Final = (
-    types.BuiltinFunctionType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    types.MethodDescriptorType,
-    types.MethodWrapperType,
-    types.WrapperDescriptorType,
-)
-_FUNCTIONS: Final = (types.FunctionType, types.MethodType, functools.partial)
 _DEEPEST: Final = 40
 
 
@@ -131,6 +117,7 @@ class CodeSurvey:
         self._pending: list[tuple[dict[str, Any], tuple[str, ...]]] = []
         self._seen: set[tuple[int, str]] = set()
         self._open: list[int] = []
+        self._on_module = False
         self._texts: dict[tuple[int, bool], tuple[object, str]] = {}
         for _, module in start.modules:
             self._add_class(type(module), runs=module is not start.owner)
@@ -177,9 +164,15 @@ class CodeSurvey:
                 self._found(f"{home}.{name}", kind, vars(kind), name, strict=is_unreleased(home))
 
     def _look_at_object(self, module_name: str, module: torch.nn.Module) -> None:
-        """Look at functions that lie on one module: what runs is not its class's."""
+        """Look at what lies on one module: functions that run in place of its class's, and what code uses."""
         for name, value in list(vars(module).items()):
-            if (id(module), name) in self._seen or not is_code(value):
+            if (id(module), name) in self._seen:
+                continue
+            if not is_code(value):
+                if name in self._names and is_state(module, name):
+                    self._on_module = True
+                    self._found(module_name, module, vars(module), name, strict=True)
+                    self._on_module = False
                 continue
             if name not in self._names and (module is self._start.owner or name.startswith("_")):
                 continue
@@ -245,7 +238,7 @@ class CodeSurvey:
 
     def _described(self, value: Any, *, strict: bool) -> str:  # noqa: ANN401 - anything at all
         """Return *value* as text. Strictly: what can't be told must not be passed over."""
-        if isinstance(value, _PLAIN):
+        if isinstance(value, PLAIN):
             return repr(value)
         known = self._texts.get((id(value), strict))
         if known is not None:
@@ -261,28 +254,53 @@ class CodeSurvey:
         return text
 
     def _taken_apart(self, value: Any, *, strict: bool) -> str:  # noqa: ANN401, PLR0911 - as above
-        if isinstance(value, _TORCH_VALUES):
+        if isinstance(value, TORCH_VALUES):
             return str(value)
         if isinstance(value, types.ModuleType):
             return f"module {value.__name__}"
         if isinstance(value, type):
             self._add_class(value)
             return f"class {value.__module__}.{value.__qualname__}"
-        if id(value) in self._modules:
-            return f"module {self._modules[id(value)]}"
-        if isinstance(value, (torch.Tensor, torch.nn.Module)):
+        if isinstance(value, (torch.Tensor, torch.nn.Module, PreTrainedConfig)):
+            return self._part(value, strict=strict)
+        if strict and is_untold(value):
             return self._untold(value, strict=strict)
         if isinstance(value, types.FunctionType):
             return self._function(value)
-        if isinstance(value, _BUILT_IN):
+        if isinstance(value, BUILT_IN):
             return self._built_in(value, strict=strict)
-        parts = _WRAPPING.get(type(value))
+        parts = WRAPPING.get(type(value))
         if parts is not None:
             held = [self._described(getattr(value, part), strict=strict) for part in parts]
             return f"{type(value).__name__}({', '.join(held)})"
         if isinstance(value, (tuple, list, set, frozenset, Mapping)):
             return self._collection(value, strict=strict)
         return self._instance(value, strict=strict)
+
+    def _part(
+        self, value: torch.Tensor | torch.nn.Module | PreTrainedConfig, *, strict: bool
+    ) -> str:
+        if id(value) in self._modules:
+            return f"module {self._modules[id(value)]}"
+        if isinstance(value, PreTrainedConfig):
+            said = json.dumps(self.places.add_config(value), sort_keys=True)
+            held = []
+            for name, one in objects_of(value):
+                self.places.add_name(vars(value), name, one)
+                held.append(f"{name}={self._described(one, strict=True)}")
+            return f"configuration {said}({', '.join(held)})"
+        if isinstance(value, torch.Tensor) and self._on_module:
+            return self._tensor(value)
+        return self._untold(value, strict=strict)
+
+    def _tensor(self, tensor: torch.Tensor) -> str:
+        """Take a tensor on a module, which is neither parameter nor buffer, by its bytes."""
+        if tensor.is_meta:  # without content; released models have some that nothing reads
+            return f"meta {tensor.dtype} {tuple(tensor.shape)}"
+        if not is_readable(tensor):
+            self.obstacle = (Bypass.WEIGHTS, f"a {type(tensor).__name__} can't be digested")
+            return "a tensor"
+        return f"tensor {self.places.add_tensor(tensor)}"
 
     def _function(self, function: types.FunctionType) -> str:
         home = str(function.__globals__.get("__name__"))
@@ -302,6 +320,9 @@ class CodeSurvey:
             self._described(function.__kwdefaults__, strict=strict),
         ]
         names = tuple(dict.fromkeys(code_names(code)))
+        reads = strict and UNTOLD_NAMES.intersection(names)
+        if reads and self.obstacle is None:
+            self.obstacle = (Bypass.PATCHED, f"{code.co_qualname} uses {', '.join(sorted(reads))}")
         self._names.update(names)
         self._pending.append((function.__globals__, names))
         return f"function {home} {code_digest(code)}({', '.join(held)})"
@@ -332,7 +353,7 @@ class CodeSurvey:
         """Of what a released package keeps, look at functions: what else is in it changes while it runs."""
         elements = []
         for key, one in value.items() if isinstance(value, Mapping) else ():
-            if isinstance(key, str) and isinstance(one, _FUNCTIONS):
+            if isinstance(key, str) and isinstance(one, FUNCTIONS):
                 self.places.add_name(value, key, one)
                 elements.append(f"{key!r}: {self._described(one, strict=False)}")
         return f"{type(value).__name__}({', '.join(elements)})"
@@ -350,7 +371,7 @@ class CodeSurvey:
     def _instance(self, value: Any, *, strict: bool) -> str:  # noqa: ANN401 - of any class
         kind = type(value)
         text = f"a {kind.__module__}.{kind.__qualname__}"
-        if isinstance(value, _WITHOUT_PART):
+        if isinstance(value, WITHOUT_PART):
             return text
         self._add_class(kind)
         if not strict and not callable(value):
@@ -360,10 +381,8 @@ class CodeSurvey:
             vars(base).get("__slots__") for base in kind.__mro__
         ):
             return self._untold(value, strict=strict)
-        held = []
-        for name in sorted(fields):
-            self.places.add_name(fields, name, fields[name])
-            held.append(f"{name}={self._described(fields[name], strict=strict)}")
+        self.places.add_collection(fields)
+        held = [f"{name}={self._described(fields[name], strict=strict)}" for name in sorted(fields)]
         return f"{text}({', '.join(held)})"
 
     def _untold(self, value: object, *, strict: bool) -> str:

@@ -9,7 +9,6 @@ frozen. Which weights a method really uses can't be read off a model, so the ass
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -18,8 +17,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
-from eccache.adapters.transformers.code_kinds import is_code
 from eccache.adapters.transformers.settings import plain
+from eccache.adapters.transformers.weights import TensorMark, is_readable, tensor_mark
 
 TEXT_SIDE: Final = frozenset(
     {"language_model", "lm_head", "text_decoder", "text_model", "text_projection"}
@@ -28,14 +27,9 @@ TEXT_SIDE: Final = frozenset(
 
 _PLAIN = (bool, int, float, str)
 _COLLECTIONS = frozenset({dict, list, tuple})
-_NO_CODE = frozenset({set, type(None), OrderedDict})
-"""Types of most of what lies on a module, which is thereby not asked whether it can be called."""
-_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 ModuleSettings: TypeAlias = tuple[str, type, tuple[tuple[str, object], ...]]
 """A module's name, its class, and its public attributes that are plain data."""
-TensorMark: TypeAlias = tuple[int, int | None, int]
-"""What changes when torch changes a tensor: its identity, its count of changes, its address."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,13 +68,13 @@ class Observation:
         modules: settings of each module.
         tensors: parameters and buffers by name.
         marks: of each tensor.
-        code: identity of each module, and of functions that lie on it.
+        code: identity of each module, and of what lies on it besides its settings.
     """
 
     modules: tuple[ModuleSettings, ...]
     tensors: tuple[tuple[str, torch.Tensor], ...]
     marks: tuple[TensorMark, ...]
-    code: tuple[int, ...]
+    code: tuple[object, ...]
 
     @property
     def device(self) -> torch.device:
@@ -110,48 +104,49 @@ def observe(scope: Scope) -> Observation:
     modules: list[ModuleSettings] = []
     tensors: list[tuple[str, torch.Tensor]] = []
     marks: list[TensorMark] = []
-    code: list[int] = []
+    code: list[object] = []
     gradients = torch.is_grad_enabled()
     for name, module in scope.modules():
         _require_usable(module, mode_counts=scope.whole or module is not scope.owner)
-        settings, functions = _attributes(module)
+        settings, others = _attributes(module)
         modules.append((name, type(module), settings))
-        code += (id(module), *functions)
+        code += (id(module), *others)
         for group in (module._parameters, module._buffers):  # noqa: SLF001 - the public ways walk the tree again
             for tensor_name, tensor in group.items():
                 if tensor is None:
                     continue
-                _require_readable(tensor)
+                if not is_readable(tensor):
+                    raise UncacheableError(
+                        Bypass.WEIGHTS,
+                        f"weights of type {type(tensor).__name__} on {tensor.device} can't be digested",
+                    )
                 if gradients and tensor.requires_grad:
                     raise UncacheableError(
                         Bypass.GRADIENT,
                         f"gradients are enabled and {name}.{tensor_name} requires one",
                     )
                 tensors.append((f"{name}.{tensor_name}", tensor))
-                marks.append((id(tensor), _version(tensor), tensor.data_ptr()))
+                marks.append(tensor_mark(tensor))
     return Observation(tuple(modules), tuple(tensors), tuple(marks), tuple(code))
 
 
-def _attributes(module: torch.nn.Module) -> tuple[tuple[tuple[str, object], ...], list[int]]:
-    """Return settings of *module*, and the identity of functions that lie on it."""
+def _attributes(module: torch.nn.Module) -> tuple[tuple[tuple[str, object], ...], list[object]]:
+    """Return settings of *module*, and what else lies on it: plain data, or else its identity."""
     settings: list[tuple[str, object]] = []
-    functions: list[int] = []
+    others: list[object] = []
     for name, value in module.__dict__.items():
         kind = type(value)
         if kind in _PLAIN:
-            if name != "training" and not name.startswith("_"):
+            if name.startswith("_"):
+                others += (name, value)
+            elif name != "training":
                 settings.append((name, value))
-        elif kind in _COLLECTIONS:
-            if value and not name.startswith("_"):
-                with contextlib.suppress(TypeError):  # of something else than settings
-                    settings.append((name, repr(plain(value))))
-        elif kind not in _NO_CODE and is_code(value):
-            functions.append(id(value))
-    return tuple(settings), functions
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch's documented counter
+            continue
+        others += (name, id(value))
+        if kind in _COLLECTIONS and value and not name.startswith("_"):
+            with contextlib.suppress(TypeError):  # of something else than settings
+                settings.append((name, repr(plain(value))))
+    return tuple(settings), others
 
 
 def _require_usable(module: torch.nn.Module, *, mode_counts: bool) -> None:
@@ -174,14 +169,6 @@ def _require_usable(module: torch.nn.Module, *, mode_counts: bool) -> None:
 def _is_foreign(hook: Callable[..., object]) -> bool:
     """Tell hooks from those by which the framework itself collects hidden states when asked to."""
     return not getattr(hook, "__module__", "").startswith("transformers.")
-
-
-def _require_readable(tensor: torch.Tensor) -> None:
-    if type(tensor) not in _PLAIN_TENSORS or tensor.layout is not torch.strided:
-        raise UncacheableError(
-            Bypass.WEIGHTS,
-            f"weights of type {type(tensor).__name__} on {tensor.device} can't be digested",
-        )
 
 
 class ScopeWatch(TorchFunctionMode):

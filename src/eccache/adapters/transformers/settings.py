@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 import torch
@@ -65,3 +66,17 @@ def config_settings(config: object) -> dict[str, Plain]:
         except TypeError:
             settings[name] = f"a {type(value).__qualname__}"
     return settings
+
+
+def objects_of(config: object) -> Iterator[tuple[str, object]]:
+    """Yield what `config_settings` names a configuration's objects by their class alone, or as parts.
+
+    Args:
+        config: a `PretrainedConfig`.
+    """
+    for name, value in sorted(vars(config).items()):
+        if name not in _NOT_SETTINGS:
+            try:
+                plain(value)
+            except TypeError:
+                yield name, value

@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 
@@ -15,6 +15,21 @@ from eccache.adapters.transformers.tensor_bytes import dtype_name, tensor_bytes
 SAMPLES_PER_TENSOR: Final = 64
 _THREADS: Final = 4
 _AS_INTEGERS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PLAIN_TENSORS: Final = (torch.Tensor, torch.nn.Parameter)
+
+TensorMark: TypeAlias = tuple[int, int | None, int]
+"""What changes when torch changes a tensor: its identity, its count of changes, its address."""
+
+
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor's bytes are its content."""
+    return type(tensor) in _PLAIN_TENSORS and tensor.layout is torch.strided
+
+
+def tensor_mark(tensor: torch.Tensor) -> TensorMark:
+    """Return what torch counts of changes to *tensor*."""
+    version = None if tensor.is_inference() else tensor._version  # noqa: SLF001 - torch's documented counter
+    return id(tensor), version, tensor.data_ptr()
 
 
 def weights_digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
@@ -46,11 +61,11 @@ class WeightSamples:
     """
 
     def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
-        self._views: dict[torch.dtype, list[torch.Tensor]] = defaultdict(list)
+        self._views: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = defaultdict(list)
         for _, tensor in tensors:
             view = _sampled(tensor)
             if view is not None:
-                self._views[view.dtype].append(view)
+                self._views[view.dtype, view.device].append(view)
 
     def read(self) -> bytes:
         """Return the sampled elements as they are now."""
