@@ -7,6 +7,7 @@ import functools
 import types
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -319,3 +320,18 @@ def test_what_no_encoder_calls_may_be_replaced(
     """Kernels for training are no other encoder, and torch's own decorators are torch's."""
     monkeypatch.setattr(home, name, replace(getattr(home, name, None)), raising=False)
     assert TorchFunctions().foreign() is None
+
+
+def test_where_a_model_came_from_and_lies_has_no_part(cache: Cache, tmp_path: Path) -> None:
+    """A copy of its files, and a model that accelerate put on its device, are the same encoder."""
+    model: Any = made(HOSTS["siglip"].make)
+    hits = []
+    for folder in ("here", "there"):
+        model.save_pretrained(tmp_path / folder)
+        loaded: Any = type(model).from_pretrained(tmp_path / folder).eval()
+        loaded.hf_device_map = {"": folder}
+        with cached_encoder(loaded, cache) as encoder:
+            features(loaded)
+            cache.flush()
+        hits.append(encoder.stats().hits)
+    assert [0, 1] == hits

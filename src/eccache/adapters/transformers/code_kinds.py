@@ -64,13 +64,11 @@ _UNTOLD: Final = (
     builtins.globals,
     builtins.__import__,
 )
-_BOOKKEEPING: Final = frozenset(
-    {
-        *vars(torch.nn.Module()),
-        *("_hf_hook", "_is_hf_initialized", "_old_forward", "generation_config"),
-    }
+NO_STATE: Final = frozenset(
+    {*vars(torch.nn.Module()), "generation_config", "hf_device_map", "name_or_path"}
 )
-"""Attributes of modules by which torch and the framework keep order, and which are looked at elsewhere."""
+"""Attributes of modules that are looked at elsewhere, or say where a model came from and where it is."""
+_HOOKED: Final = frozenset({"_hf_hook", "_is_hf_initialized", "_old_forward"})
 
 
 def is_untold(value: object) -> bool:
@@ -80,7 +78,7 @@ def is_untold(value: object) -> bool:
 
 def is_state(module: torch.nn.Module, name: str) -> bool:
     """Return whether code may compute with what lies on *module* by this name."""
-    return name not in _BOOKKEEPING and not (
+    return name not in NO_STATE | _HOOKED and not (
         name.startswith("_") and any(name in vars(base) for base in _framework(type(module)))
     )
 

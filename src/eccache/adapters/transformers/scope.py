@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from eccache.adapters.transformers.bypass import Bypass, UncacheableError
+from eccache.adapters.transformers.code_kinds import NO_STATE
 from eccache.adapters.transformers.settings import plain
 from eccache.adapters.transformers.weights import TensorMark, is_readable, tensor_mark
 
@@ -135,11 +136,13 @@ def _attributes(module: torch.nn.Module) -> tuple[tuple[tuple[str, object], ...]
     settings: list[tuple[str, object]] = []
     others: list[object] = []
     for name, value in module.__dict__.items():
+        if name in NO_STATE:
+            continue
         kind = type(value)
         if kind in _PLAIN:
             if name.startswith("_"):
                 others += (name, value)
-            elif name != "training":
+            else:
                 settings.append((name, value))
             continue
         others += (name, id(value))
