@@ -16,7 +16,7 @@ import attrs
 
 from eccache.app.beside import Beside
 from eccache.app.bounded_calls import BoundedCalls
-from eccache.app.guard import guarded
+from eccache.app.guard import CAUSE_CHARACTERS, guarded
 from eccache.app.prompt_answers import PromptAnswers
 from eccache.app.stats import CacheStats
 from eccache.app.telemetry import LocalTelemetry
@@ -37,7 +37,6 @@ from eccache.ports.telemetry import Level
 R = TypeVar("R")
 T = TypeVar("T")
 _DISPLAY_CHARACTERS = 80
-_CAUSE_CHARACTERS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -331,7 +330,7 @@ class ECCacheEngine(Generic[T]):
             return self._store(ref, staged)
         except StoreFault as fault:
             self._parts.telemetry.event(
-                Level.WARNING, "engine.put.failed", cause=str(fault)[:_CAUSE_CHARACTERS]
+                Level.WARNING, "engine.put.failed", cause=str(fault)[:CAUSE_CHARACTERS]
             )
             return None
 

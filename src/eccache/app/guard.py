@@ -7,11 +7,14 @@ unexpected exception absorbed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from eccache.ports.telemetry import Level, Telemetry
 
 R = TypeVar("R")
+
+CAUSE_CHARACTERS: Final = 500
+"""What is shown of a fault's own words, which may quote anything."""
 
 
 def guarded(telemetry: Telemetry, where: str, function: Callable[[], R], otherwise: R) -> R:
@@ -40,5 +43,5 @@ def absorb(telemetry: Telemetry, where: str, fault: Exception) -> None:
         Level.WARNING,
         f"{where}.fault.absorbed",
         error=type(fault).__name__,
-        cause=str(fault)[:500],
+        cause=str(fault)[:CAUSE_CHARACTERS],
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,19 @@ def test_a_model_patched_before_gets_its_own_outputs(
     assert 1 == runs[0]
 
 
+@contextlib.contextmanager
+def patched_while_cached(
+    patch: Patch, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Any, Any, dict[str, torch.Tensor], torch.Tensor]]:
+    """Patch a model after its first call; yield encoder, model, inputs and the first output."""
+    model, inputs = other(patch)
+    with cached_encoder(model, cache) as encoder:
+        original = features(model, inputs)
+        cache.flush()
+        patch.apply(model, monkeypatch)
+        yield encoder, model, inputs, original
+
+
 # What is put in front of a method that is cached already gets what the cached one returns.
 WHILE_CACHED = {name: patch for name, patch in PATCHES.items() if name != "the method on the model"}
 
@@ -231,11 +245,7 @@ def test_a_model_patched_while_it_is_cached_gets_its_own_outputs(
     patch: Patch, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next call is the patched model's."""
-    model, inputs = other(patch)
-    with cached_encoder(model, cache) as encoder:
-        original = features(model, inputs)
-        cache.flush()
-        patch.apply(model, monkeypatch)
+    with patched_while_cached(patch, cache, monkeypatch) as (encoder, model, inputs, original):
         found = [features(model, inputs)]
         cache.flush()
         found.append(features(model, inputs))
@@ -415,11 +425,7 @@ def test_code_that_cannot_be_told_is_not_cached(
     patch: Patch, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither served nor stored, and said; when the patch is gone all is as before."""
-    model, inputs = other(patch)
-    with cached_encoder(model, cache) as encoder:
-        original = features(model, inputs)
-        cache.flush()
-        patch.apply(model, monkeypatch)
+    with patched_while_cached(patch, cache, monkeypatch) as (encoder, model, inputs, original):
         found = [features(model, inputs) for _ in range(2)]
         cache.flush()
         assert all(not torch.equal(original, one) for one in found)

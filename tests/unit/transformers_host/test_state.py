@@ -21,6 +21,8 @@ from eccache.app.transformers import cached_encoder
 from tests.unit.transformers_host.models import HOSTS, made
 
 Cache = ECCacheEngine[torch.Tensor]
+Replacement = tuple[Any, str, Callable[[Any], Any]]
+"""Where a function lies, its name, and what is put in its place."""
 LAYER = "vision_model.encoder.layers.0"
 
 
@@ -255,7 +257,7 @@ class Doubled:
 
 
 F = torch.nn.functional
-REPLACED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+REPLACED: dict[str, Replacement] = {
     "linear": (F, "linear", doubled),
     "linear, compiled": (F, "linear", lambda f: torch.compile(f, backend="eager")),
     "linear, a method": (F, "linear", lambda f: Doubled(f).call),
@@ -272,15 +274,12 @@ REPLACED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("home", "name", "replace"), REPLACED.values(), ids=REPLACED)
+@pytest.mark.parametrize("replacement", REPLACED.values(), ids=REPLACED)
 def test_a_function_of_torch_that_was_replaced_is_not_cached(
-    home: Any,  # noqa: ANN401
-    name: str,
-    replace: Callable[[Any], Any],
-    cache: Cache,
-    monkeypatch: pytest.MonkeyPatch,
+    replacement: Replacement, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model's own output comes back, before, between and after."""
+    home, name, replace = replacement
     model, _ = model_with(1.0)
     original = features(model)
     with cached_encoder(model, cache) as encoder:
@@ -301,7 +300,7 @@ def test_a_function_of_torch_that_was_replaced_is_not_cached(
     )
 
 
-OWN: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+OWN: dict[str, Replacement] = {
     "a loss": (F, "cross_entropy", doubled),
     "of torch with a cache": (F, "layer_norm", functools.lru_cache),
     "of torch with a decorator": (F, "linear", lambda _: torch.no_grad()(F.normalize)),
@@ -309,15 +308,12 @@ OWN: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("home", "name", "replace"), OWN.values(), ids=OWN)
+@pytest.mark.parametrize("replacement", OWN.values(), ids=OWN)
 def test_what_no_encoder_calls_may_be_replaced(
-    home: Any,  # noqa: ANN401
-    name: str,
-    replace: Callable[[Any], Any],
-    cache: Cache,
-    monkeypatch: pytest.MonkeyPatch,
+    replacement: Replacement, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels for training are no other encoder, and torch's own decorators are torch's."""
+    home, name, replace = replacement
     monkeypatch.setattr(home, name, replace(getattr(home, name, None)), raising=False)
     assert TorchFunctions().foreign() is None
 

@@ -148,8 +148,7 @@ class SchedulerSide:
             return False
         if identifier not in self._resident and not self._lookup.is_promised(identifier):
             return False  # as of nearly all: the weights are not asked about
-        if not self._answered:  # later on, letting go would break a word
-            self._is_stopped()
+        self._is_stopped()  # once a step: after a word was given, it would be broken by letting go
         resident = identifier in self._resident
         # vLLM asks only for what is not on the accelerator, whatever we believed.
         self._resident.discard(identifier)

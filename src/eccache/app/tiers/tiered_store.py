@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from eccache.app.guard import guarded
+from eccache.app.guard import CAUSE_CHARACTERS, guarded
 from eccache.app.tiers.remote_tier import RemoteTier
 from eccache.app.writer import BackgroundWriter
 from eccache.domain.entry_ref import EntryRef
@@ -23,7 +23,6 @@ from eccache.ports.storage import EntryInfo, EntryStore, ReadLease, StoreStats
 from eccache.ports.telemetry import Level, Telemetry
 
 MAX_PENDING_COPIES = 64
-_CAUSE_CHARACTERS = 500
 
 
 class MemoryLease:
@@ -165,7 +164,7 @@ class TieredStore:
         except StoreFault as fault:
             self._telemetry.count("copies_left_out")
             self._telemetry.event(
-                Level.WARNING, "tiers.copy.failed", cause=str(fault)[:_CAUSE_CHARACTERS]
+                Level.WARNING, "tiers.copy.failed", cause=str(fault)[:CAUSE_CHARACTERS]
             )
             return False
 
